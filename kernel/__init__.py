@@ -1,0 +1,97 @@
+"""phasekernel: an embeddable kernel for LLM agents whose lifecycle is a declared, checked statechart."""
+
+from kernel.agent import Agent
+from kernel.config import CompactionPolicy, KernelConfig, RetryPolicy
+from kernel.errors import (
+    AgentBusyError,
+    AgentClosedError,
+    EventsLostError,
+    KernelBug,
+    KernelError,
+    MessageLimitError,
+    ModelError,
+    NothingToCompactError,
+    NothingToContinueError,
+    NothingToDoError,
+    QueueFullError,
+    ReentrancyError,
+    RunFailedError,
+    WrongLoopError,
+)
+from kernel.events import Event, RunResult
+from kernel.messages import (
+    AssistantMessage,
+    CustomMessage,
+    Finished,
+    Message,
+    Reasoning,
+    ReasoningDelta,
+    StopReason,
+    SummaryMessage,
+    Text,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from kernel.ports import Block, Compactor, Hooks, Model, ModelRequest, Tool, ToolContext, ToolResult
+from kernel.run import Run
+from kernel.shell import Receipt
+from kernel.snapshot import AbandonedWork, AgentState, Queued
+from kernel.tools import tool
+from statechart import Phase
+
+__all__ = [
+    "AbandonedWork",
+    "Agent",
+    "AgentBusyError",
+    "AgentClosedError",
+    "AgentState",
+    "AssistantMessage",
+    "Block",
+    "CompactionPolicy",
+    "Compactor",
+    "CustomMessage",
+    "Event",
+    "EventsLostError",
+    "Finished",
+    "Hooks",
+    "KernelBug",
+    "KernelConfig",
+    "KernelError",
+    "Message",
+    "MessageLimitError",
+    "Model",
+    "ModelError",
+    "ModelRequest",
+    "NothingToCompactError",
+    "NothingToContinueError",
+    "NothingToDoError",
+    "Phase",
+    "QueueFullError",
+    "Queued",
+    "Reasoning",
+    "ReasoningDelta",
+    "Receipt",
+    "ReentrancyError",
+    "RetryPolicy",
+    "Run",
+    "RunFailedError",
+    "RunResult",
+    "StopReason",
+    "SummaryMessage",
+    "Text",
+    "TextDelta",
+    "Tool",
+    "ToolCall",
+    "ToolCallDelta",
+    "ToolContext",
+    "ToolMessage",
+    "ToolResult",
+    "Usage",
+    "UserMessage",
+    "WrongLoopError",
+    "tool",
+]

@@ -1,0 +1,210 @@
+"""The tools of a turn: prepared one by one in source order, run together or in turn, ended as they complete, and recorded
+in source order.
+
+The calls of one response are a *batch*. Whatever happens to it, each call ends with exactly one `tool.started`, one
+`tool.ended` and one result message (G4). Nothing starts but in `advance_batch`, so that a cancel from a listener of what
+was published is seen first (G7).
+"""
+
+from typing import Any
+
+from kernel.effects import CallHook, PrepareCall, RunTool
+from kernel.events import HookFailed, MessageEnded, MessageStarted, ToolEnded, ToolStarted
+from kernel.guards import hook_follows
+from kernel.inputs import CallPrepared, HookReturned, ToolSettled
+from kernel.messages import AssistantMessage, Text, ToolMessage
+from kernel.state import Batch, CallStatus, CoreState, HeldCall, OpenCall
+
+TRUNCATED = "not executed: the response was cut off at the output limit, so its calls may be incomplete; ask again"
+UNEXECUTED = "not executed: the run ended before this call could run"
+INTERRUPTED = "interrupted: the run ended while this call was running; what it did is unknown"
+
+
+def open_batch(state: CoreState, input: Any) -> None:
+    run = state.live
+    calls = _last_calls(state)
+    specs = state.setup.tools
+    sequential = state.config.tool_execution == "sequential" or any(
+        specs[call.call.name].mode == "sequential" for call in calls if call.call.name in specs
+    )
+    run.batch = Batch(calls, sequential)
+    announce_next(state)
+
+
+def _last_calls(state: CoreState) -> list[OpenCall]:
+    message = state.live.messages[-1]
+    assert isinstance(message, AssistantMessage)
+    return [OpenCall(call) for call in message.calls]
+
+
+def announce_next(state: CoreState) -> None:
+    """Say which call is prepared next, and wait until everybody has heard it."""
+    batch = _batch(state)
+    if not batch.open_count:
+        return
+    for call in batch.calls:
+        if call.status is CallStatus.WAITING:
+            _announce(state, call)
+            break
+    state.await_delivery()
+
+
+def _announce(state: CoreState, call: OpenCall) -> None:
+    call.status = CallStatus.ANNOUNCED
+    state.publish(ToolStarted, call.call.id, call.call.name, call.call.arguments)
+
+
+def advance_batch(state: CoreState, input: Any) -> None:
+    batch = _batch(state)
+    for call in batch.with_status(CallStatus.HOOK_DUE):
+        call.status = CallStatus.HOOK
+        state.effects.append(CallHook(state.start(call), "after_tool_result", _message(call)))
+    announced = batch.with_status(CallStatus.ANNOUNCED)
+    if announced:
+        announced[0].status = CallStatus.PREPARING
+        state.effects.append(PrepareCall(state.start(announced[0]), announced[0].call))
+    elif not batch.with_status(CallStatus.PREPARING):
+        _run_ready(state, batch)
+
+
+def _run_ready(state: CoreState, batch: Batch) -> None:
+    """Run what may run now. Calls that share a resource key run in source order, so a call waits for each key that is
+    held, and for each that a call before it waits for."""
+    held = state.held_resources()
+    for call in batch.with_status(CallStatus.READY):
+        if not held.intersection(call.resources):
+            call.status = CallStatus.RUNNING
+            call.executed = True
+            spec = state.setup.tools[call.call.name]
+            timeout = spec.timeout if spec.timeout is not None else state.config.tool_timeout
+            state.effects.append(RunTool(state.start(call), call.call, timeout))
+        held.update(call.resources)
+
+
+def take_prepared(state: CoreState, input: CallPrepared) -> None:
+    call = _open_call(state, input.work)
+    if input.error is None:
+        call.status = CallStatus.READY
+        call.resources = input.resources
+        if _batch(state).sequential:
+            state.await_delivery()
+            return
+    else:
+        call.content = (Text(input.error),)
+        call.is_error = True
+        _end(state, call)
+        if _batch(state).sequential:
+            _record(state, call)
+    announce_next(state)
+
+
+def take_result(state: CoreState, input: ToolSettled) -> None:
+    call = _settle(state, input)
+    if hook_follows(state, input):
+        call.status = CallStatus.HOOK_DUE
+        state.await_delivery()
+    else:
+        call.status = CallStatus.DONE
+        _move_on(state, call)
+
+
+def take_hook(state: CoreState, input: HookReturned) -> None:
+    call = _open_call(state, input.work)
+    call.status = CallStatus.DONE
+    if input.failure is not None:
+        state.publish(HookFailed, "after_tool_result", input.failure, call.call.id)
+    _move_on(state, call)
+
+
+def _move_on(state: CoreState, done: OpenCall) -> None:
+    """After a call is done: let go on what waited for it."""
+    batch = _batch(state)
+    if batch.sequential:
+        _record(state, done)
+        announce_next(state)
+    elif batch.with_status(CallStatus.READY):
+        state.await_delivery()
+
+
+def _settle(state: CoreState, input: ToolSettled) -> OpenCall:
+    call = _open_call(state, input.work)
+    if input.abandoned:
+        state.abandoned[input.work] = held_call(state, call)
+    call.content = input.content
+    call.is_error = input.is_error
+    call.terminate = input.terminate
+    call.executed = input.executed
+    _tell_end(state, call)
+    return call
+
+
+def release_tool(state: CoreState, input: ToolSettled) -> None:
+    _settle(state, input).status = CallStatus.DONE
+
+
+def close_batch(state: CoreState, input: Any) -> None:
+    """Answer what has no answer yet, and record all results in source order."""
+    run = state.live
+    message = run.messages[-1] if run.messages else None
+    if run.batch is None and isinstance(message, AssistantMessage) and message.calls:
+        run.batch = Batch(_last_calls(state), sequential=False)
+    if run.batch is not None:
+        close_calls(state, run.batch, TRUNCATED)
+        run.owed = not all(call.terminate for call in run.batch.calls)
+        state.transcript.end_turn()
+
+
+def close_calls(state: CoreState, batch: Batch, unexecuted: str) -> None:
+    """Give each open call of *batch* its one result."""
+    for call in batch.calls:
+        if call.status in (CallStatus.HOOK_DUE, CallStatus.HOOK):
+            call.status = CallStatus.DONE
+        if call.status is CallStatus.WAITING:
+            _announce(state, call)
+        if call.status is not CallStatus.DONE:
+            call.content = (Text(INTERRUPTED if call.executed else unexecuted),)
+            call.is_error = True
+            _end(state, call)
+    for call in batch.calls:
+        _record(state, call)
+
+
+def _end(state: CoreState, call: OpenCall) -> None:
+    call.status = CallStatus.DONE
+    _tell_end(state, call)
+
+
+def _tell_end(state: CoreState, call: OpenCall) -> None:
+    text = _message(call).text
+    state.publish(ToolEnded, call.call.id, call.call.name, text, call.is_error, call.executed)
+
+
+def _record(state: CoreState, call: OpenCall) -> None:
+    if not call.recorded:
+        call.recorded = True
+        message = _message(call)
+        state.publish(MessageStarted, "tool", call.call.id)
+        state.add_message(message)
+        state.live.results.append(call.call.id)
+        state.publish(MessageEnded, message)
+
+
+def _message(call: OpenCall) -> ToolMessage:
+    return ToolMessage(call.call.id, call.call.name, call.content, call.is_error, call.executed)
+
+
+def held_call(state: CoreState, call: OpenCall) -> HeldCall:
+    """What is remembered of a call that ignores its cancellation."""
+    return HeldCall(state.live.id, call.call.id, call.call.name, call.resources)
+
+
+def _open_call(state: CoreState, work: int) -> OpenCall:
+    call = state.works.pop(work)
+    assert call is not None
+    return call
+
+
+def _batch(state: CoreState) -> Batch:
+    batch = state.live.batch
+    assert batch is not None
+    return batch

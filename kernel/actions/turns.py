@@ -1,0 +1,197 @@
+"""A turn up to its response: what opens it, what is asked, and what comes back."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from kernel.effects import CallModel, ModelRequest, Project
+from kernel.errors import Failure
+from kernel.events import HookFailed, MessageAccepted, MessageEnded, MessageStarted, TurnEnded, TurnStarted
+from kernel.guards import response_fault
+from kernel.inputs import QueuedItem
+from kernel.messages import AssistantMessage, StopReason
+from kernel.open_message import OpenMessage
+from kernel.state import CoreState, Outcome
+from kernel.actions.runs import adopt_staged
+
+
+def open_turn(state: CoreState, input: Any) -> None:
+    adopt_staged(state)
+    run = state.live
+    run.turn += 1
+    begin_turn(state)
+    state.publish(TurnStarted, run.turn)
+
+
+def begin_turn(state: CoreState) -> None:
+    """Forget what belonged to the turn before."""
+    run = state.live
+    run.turn_open = True
+    run.owed = run.backing_off = run.overflow_tried = run.threshold_tried = False
+    run.results = []
+    run.attempts = 0
+    run.failure = run.stop_answer = run.batch = run.message = None
+
+
+def accept_prompt(state: CoreState, input: Any) -> None:
+    state.add_message(input.message)
+    state.publish(MessageAccepted, input.message, "prompt")
+
+
+def accept_steering(state: CoreState, input: Any) -> None:
+    state.live.steering_drained = True
+    _deliver(state, state.steering, state.config.steering_mode, "steering")
+
+
+def accept_follow_up(state: CoreState, input: Any) -> None:
+    _deliver(state, state.follow_up, state.config.follow_up_mode, "follow_up")
+
+
+def _deliver(
+    state: CoreState, queue: list[QueuedItem], mode: Literal["one", "all"], origin: Literal["steering", "follow_up"]
+) -> None:
+    items = queue[:1] if mode == "one" else queue[:]
+    del queue[: len(items)]
+    for item in items:
+        state.add_message(item.message)
+    state.leave_queue(items, "delivered")
+    for item in items:
+        state.publish(MessageAccepted, item.message, origin)
+
+
+def await_delivery(state: CoreState, input: Any) -> None:
+    state.await_delivery()
+
+
+def project(state: CoreState, input: Any) -> None:
+    state.live.steering_drained = True
+    hooked = "transform_context" in state.hooks or "convert_to_llm" in state.hooks
+    messages = state.transcript.context if hooked else state.transcript.plain
+    state.effects.append(Project(state.start(), messages))
+
+
+def prepare_request(state: CoreState, input: Any) -> None:
+    del state.works[input.work]
+    state.live.request_messages = input.messages
+    for hook, error in input.failures:
+        state.publish(HookFailed, hook, error)
+
+
+def send_request(state: CoreState, input: Any) -> None:
+    run, setup = state.live, state.setup
+    run.requests += 1
+    request = ModelRequest(
+        f"{run.id}:{run.requests}",
+        run.request_messages,
+        setup.system_prompt,
+        tuple(setup.tools.values()),
+        setup.reasoning_effort,
+    )
+    state.effects.append(CallModel(state.start(), request))
+
+
+def open_message(state: CoreState, input: Any) -> None:
+    run = state.live
+    run.message = OpenMessage(f"{run.id}:{run.requests}")
+    state.publish(MessageStarted, "assistant")
+
+
+def adopt_response(state: CoreState, input: Any) -> None:
+    del state.works[input.work]
+    run = state.live
+    assert run.message is not None
+    default = StopReason.TOOL_USE if run.message.call_count else StopReason.STOP
+    message = run.message.build(input.stop or default)
+    run.message = None
+    run.attempts = 0
+    run.owed = bool(message.calls)
+    run.final_text = message.text
+    if message.usage is not None:
+        run.usage += message.usage
+        state.context_tokens = message.usage.total
+    state.add_message(message)
+    if not message.calls:
+        state.transcript.end_turn()
+    state.publish(MessageEnded, message)
+
+
+def refuse_response(state: CoreState, input: Any) -> None:
+    _fail_with(state, input.work, response_fault(state) or Failure("the response does not fit"))
+
+
+def fail_response(state: CoreState, input: Any) -> None:
+    _fail_with(state, input.work, input.failure)
+
+
+def _fail_with(state: CoreState, work: int, failure: Failure) -> None:
+    del state.works[work]
+    state.live.outcome = Outcome("failed", failure)
+    cut_message(state)
+    synthesize_failure(state)
+
+
+def discard_response(state: CoreState, input: Any) -> None:
+    del state.works[input.work]
+    run = state.live
+    run.failure = input.failure
+    if run.message is not None:
+        message = run.message.build(StopReason.ERROR, input.failure.message)
+        run.message = None
+        state.publish(MessageEnded, message, False)
+
+
+def end_turn(state: CoreState, input: Any) -> None:
+    run = state.live
+    if run.turn_open:
+        run.turn_open = False
+        state.publish(TurnEnded, run.turn, tuple(run.results))
+        run.batch = None
+
+
+def cut_message(state: CoreState) -> None:
+    """Close the message that is open, as the outcome has it: aborted, or failed."""
+    run = state.live
+    if run.message is None:
+        return
+    failure = run.outcome.failure if run.outcome is not None else None
+    stop, error = (StopReason.ERROR, failure.message) if failure else (StopReason.ABORTED, None)
+    run.partial = run.message.build(stop, error)
+    said = run.message.build(stop, error, cut=True)
+    run.message = None
+    if said.usage is not None:
+        run.usage += said.usage
+    if said.content:
+        kept = state.config.interrupted_message == "keep"
+    else:
+        kept = failure is not None and _synthesizes(state)
+    kept = kept and _has_room(state)
+    if kept:
+        state.add_message(said)
+    state.publish(MessageEnded, said, kept)
+
+
+def synthesize_failure(state: CoreState, open_a_turn: Callable[[CoreState], None] | None = None) -> None:
+    """Make a failed run's message, unless the policy has none or the message that was cut says it already."""
+    run = state.live
+    failure = run.outcome.failure if run.outcome is not None else None
+    if failure is None or not _synthesizes(state) or not _has_room(state):
+        return
+    last = run.messages[-1] if run.messages else None
+    if isinstance(last, AssistantMessage) and last.stop is StopReason.ERROR:
+        return
+    if not run.turn_open:
+        if open_a_turn is None:
+            return
+        open_a_turn(state)
+    message = AssistantMessage((), StopReason.ERROR, None, failure.message)
+    state.publish(MessageStarted, "assistant")
+    state.add_message(message)
+    state.publish(MessageEnded, message)
+
+
+def _synthesizes(state: CoreState) -> bool:
+    return state.config.failure_message == "synthesize"
+
+
+def _has_room(state: CoreState) -> bool:
+    limit = state.config.message_limit
+    return limit is None or len(state.transcript) < limit

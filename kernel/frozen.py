@@ -1,0 +1,70 @@
+"""Immutable JSON: what leaves the kernel must never change afterwards, however deep one looks into it.
+
+`freeze` makes an immutable copy of JSON-like data, `thaw` an ordinary mutable copy of that. A `FrozenDict` is a real
+`dict`, so that `json`, `msgspec` and `isinstance` take it as one; only its mutators refuse.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Never, NoReturn, Self
+
+
+class FrozenDict(dict[str, Any]):
+    """A dictionary that can't be changed.
+
+    >>> arguments = freeze({"path": "notes.txt", "lines": [1, 2]})
+    >>> arguments["lines"]
+    (1, 2)
+    >>> arguments["path"] = "other.txt"
+    Traceback (most recent call last):
+    TypeError: a FrozenDict can't be changed; take a copy with thaw()
+    """
+
+    __slots__ = ()
+
+    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+        raise TypeError("a FrozenDict can't be changed; take a copy with thaw()")
+
+    __setitem__ = __delitem__ = clear = pop = popitem = update = setdefault = _refuse  # type: ignore[assignment]
+
+    def __ior__(self, other: object) -> Never:  # type: ignore[override, misc]
+        self._refuse()
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FrozenDict, (dict(self),))
+
+
+EMPTY = FrozenDict()
+
+
+def freeze(value: Any) -> Any:
+    """An immutable copy of *value*: dicts become `FrozenDict`, lists become tuples, all else stays as it is."""
+    kind = type(value)
+    if kind is FrozenDict or kind is str or kind is int or kind is float or kind is bool or value is None:
+        return value
+    if isinstance(value, Mapping):
+        return FrozenDict((key, freeze(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return tuple(freeze(item) for item in value)
+    if isinstance(value, (set, frozenset)):
+        return frozenset(freeze(item) for item in value)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return value
+
+
+def thaw(value: Any) -> Any:
+    """A mutable copy of frozen JSON: dicts and lists that the taker may do with what it likes."""
+    if isinstance(value, Mapping):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return [thaw(item) for item in value]
+    return value

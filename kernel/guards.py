@@ -1,0 +1,174 @@
+"""What the lifecycle may ask: one predicate for each guard of the chart. Pure: they look, and change nothing.
+
+Each gets the state as it was before the input, and the input, so that a step is decided before anything is changed.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kernel.errors import Failure, MessageLimitError
+from kernel.inputs import CallPrepared, HookReturned, ToolSettled
+from kernel.state import CoreState
+from statechart import Guard
+
+
+def prompt_fits(state: CoreState, input: Any) -> bool:
+    free = state.free_messages()
+    return free is None or free >= 2
+
+
+def item_fits(state: CoreState, input: Any) -> bool:
+    return prompt_fits(state, input)
+
+
+def queue_has_room(state: CoreState, input: Any) -> bool:
+    limit = state.config.queue_limit
+    return limit is None or len(state.steering) + len(state.follow_up) < limit
+
+
+def has_messages(state: CoreState, input: Any) -> bool:
+    return len(state.transcript) > 0
+
+
+def has_steering(state: CoreState, input: Any) -> bool:
+    return bool(state.steering)
+
+
+def has_follow_up(state: CoreState, input: Any) -> bool:
+    return bool(state.follow_up)
+
+
+def tail_owed(state: CoreState, input: Any) -> bool:
+    context = state.transcript.context
+    return len(context) > 0 and context[-1].role != "assistant"
+
+
+def compactable(state: CoreState, input: Any) -> bool:
+    policy = state.config.compaction
+    return policy is not None and state.transcript.cut(policy.keep_turns) > 0
+
+
+def steering_joins(state: CoreState, input: Any) -> bool:
+    return bool(state.steering) and not state.live.steering_drained
+
+
+def compaction_due(state: CoreState, input: Any) -> bool:
+    policy = state.config.compaction
+    if policy is None or state.context_tokens is None or state.live.threshold_tried:
+        return False
+    window = policy.window or state.setup.context_window
+    return window is not None and state.context_tokens > window - policy.reserve and compactable(state, input)
+
+
+def overflow_recoverable(state: CoreState, input: Any) -> bool:
+    return input.failure.overflow and state.config.compaction is not None and not state.live.overflow_tried
+
+
+def retryable(state: CoreState, input: Any) -> bool:
+    policy = state.config.retry
+    failure: Failure = input.failure
+    if policy is None or failure.overflow or not failure.retryable:
+        return False
+    return state.live.attempts + 1 < policy.max_attempts
+
+
+def response_fits(state: CoreState, input: Any) -> bool:
+    return response_fault(state) is None
+
+
+def response_fault(state: CoreState) -> Failure | None:
+    """Why the response that is open can't be adopted; None when it can."""
+    message = state.live.message
+    calls = message.call_count if message is not None else 0
+    if calls > state.config.call_limit:
+        return Failure(f"the response asks for {calls} tool calls; call_limit allows {state.config.call_limit}")
+    free = state.free_messages()
+    # What is promised to the open response itself is what it may now use.
+    if free is None or free + 1 + state.config.call_limit >= 1 + calls:
+        return None
+    return Failure(
+        f"the response and its {calls} tool results do not fit: the transcript has {len(state.transcript)} messages, "
+        f"message_limit is {state.config.message_limit}; reset() or compact() first",
+        code=MessageLimitError.code,
+    )
+
+
+def calls_runnable(state: CoreState, input: Any) -> bool:
+    message = state.live.message
+    return message is not None and message.call_count > 0 and input.stop != "length"
+
+
+def batch_over(state: CoreState, input: Any) -> bool:
+    batch = state.live.batch
+    if batch is None or batch.open_count != 1:
+        return False
+    match input:
+        case CallPrepared():
+            return input.error is not None
+        case ToolSettled():
+            return not hook_follows(state, input)
+        case HookReturned():
+            return True
+    return False
+
+
+def hook_follows(state: CoreState, settled: ToolSettled) -> bool:
+    """Whether `after_tool_result` is to be called for this result."""
+    return "after_tool_result" in state.hooks and settled.ended != "cancelled"
+
+
+def stop_unasked(state: CoreState, input: Any) -> bool:
+    return "should_stop_after_turn" in state.hooks and state.live.stop_answer is None
+
+
+def stop_wanted(state: CoreState, input: Any) -> bool:
+    return state.live.stop_answer is True
+
+
+def turn_left(state: CoreState, input: Any) -> bool:
+    limit = state.config.max_turns
+    return limit is None or state.live.turn < limit
+
+
+def turn_owed(state: CoreState, input: Any) -> bool:
+    return state.live.owed
+
+
+def compaction_manual(state: CoreState, input: Any) -> bool:
+    compaction = state.live.compaction
+    return compaction is not None and compaction.reason == "manual"
+
+
+def compaction_threshold(state: CoreState, input: Any) -> bool:
+    compaction = state.live.compaction
+    return compaction is not None and compaction.reason == "threshold"
+
+
+def summary_shrinks(state: CoreState, input: Any) -> bool:
+    compaction = state.live.compaction
+    assert compaction is not None
+    older = state.transcript.older(compaction.length)
+    return bool(input.text.strip()) and _weight(input.text) < sum(_weight(message.text) for message in older)
+
+
+def _weight(text: str) -> int:
+    # A message costs a provider a few tokens beside its text; characters are enough to compare two texts.
+    return len(text) + 16
+
+
+def fails_run(state: CoreState, input: Any) -> bool:
+    own_end = input.event_type in ("subscriber.failed", "run.finished")
+    current = state.run is not None and input.run_id == state.run.id
+    return state.config.subscriber_failure == "fail_run" and current and not own_end
+
+
+def unwound(state: CoreState, input: Any) -> bool:
+    return not state.works
+
+
+def close_wanted(state: CoreState, input: Any) -> bool:
+    return state.close_wanted
+
+
+Predicate = Callable[[CoreState, Any], bool]
+GUARDS: Final[dict[Guard, Predicate]] = {guard: globals()[guard.value] for guard in Guard}

@@ -1,0 +1,318 @@
+"""What may enter the core: what a caller commands and what the world reports. `Core.receive` is their only road.
+
+Each input names the trigger of the lifecycle that it pulls, but for deltas and late reports, which the core absorbs. A
+report carries the number of the work it tells of; numbers are never used twice in the life of a core, so a report of
+another run, or of work that was abandoned, can't be mistaken for one of now.
+
+Ids, random numbers and failures enter here as data; the core makes none of them.
+"""
+
+from typing import Any, ClassVar, Literal, final
+
+from attrs import define, frozen
+
+from kernel.errors import Failure
+from kernel.messages import InputMessage, Part, StopReason, Text
+from kernel.setup import Setup
+from statechart import Command, Fact
+
+
+@final
+@frozen
+class QueuedItem:
+    """A message that waits in a queue, and the number of its receipt."""
+
+    id: int
+    message: InputMessage
+
+
+# ---- commands ----
+
+
+@final
+@frozen
+class Prompt:
+    """Start a run with this message."""
+
+    trigger: ClassVar = Command.PROMPT
+    run_id: str
+    message: InputMessage
+
+
+@final
+@frozen
+class Continue:
+    """Start a run from what is there."""
+
+    trigger: ClassVar = Command.CONTINUE
+    run_id: str
+
+
+@final
+@frozen
+class Steer:
+    """Queue a message for the next boundary."""
+
+    trigger: ClassVar = Command.STEER
+    item: QueuedItem
+
+
+@final
+@frozen
+class FollowUp:
+    """Queue a message for when the run would end."""
+
+    trigger: ClassVar = Command.FOLLOW_UP
+    item: QueuedItem
+
+
+@final
+@frozen
+class Unqueue:
+    """Take one message out of the queues."""
+
+    trigger: ClassVar = Command.UNQUEUE
+    item_id: int
+
+
+@final
+@frozen
+class ClearQueues:
+    """Take all messages out of the queues."""
+
+    trigger: ClassVar = Command.CLEAR_QUEUES
+
+
+@final
+@frozen
+class Cancel:
+    """Stop the run."""
+
+    trigger: ClassVar = Command.CANCEL
+    reason: str | None = None
+
+
+@final
+@frozen
+class Compact:
+    """Start a run that only compacts."""
+
+    trigger: ClassVar = Command.COMPACT
+    run_id: str
+
+
+@final
+@frozen
+class Reset:
+    """Forget the conversation."""
+
+    trigger: ClassVar = Command.RESET
+
+
+@final
+@frozen
+class Configure:
+    """Replace model, tools, system prompt or reasoning effort."""
+
+    trigger: ClassVar = Command.CONFIGURE
+    setup: Setup
+
+
+@final
+@frozen
+class Subscribe:
+    """Ask whether a listener may be added."""
+
+    trigger: ClassVar = Command.SUBSCRIBE
+
+
+@final
+@frozen
+class WaitForIdle:
+    """Ask whether one may wait."""
+
+    trigger: ClassVar = Command.WAIT_FOR_IDLE
+
+
+@final
+@frozen
+class Close:
+    """Stop the run and refuse everything afterwards."""
+
+    trigger: ClassVar = Command.CLOSE
+
+
+# ---- facts ----
+
+
+@final
+@frozen
+class Advance:
+    """All that was published before the barrier `token` has been delivered."""
+
+    trigger: ClassVar = Fact.ADVANCE
+    token: int
+
+
+@final
+@frozen
+class Projected:
+    """The messages of the next request, after the hooks; `failures` names the hooks that raised and what they said."""
+
+    trigger: ClassVar = Fact.PROJECTED
+    work: int
+    messages: Any  # a Sequence[Message]; not copied when no hook changed it
+    failures: tuple[tuple[str, str], ...] = ()
+
+
+@final
+@define(eq=False)
+class ModelPart:
+    """A part of a response. Absorbed, and not a trigger, unless it is the first one.
+
+    Not frozen: it is made for each delta, lives for one call, and a frozen one costs more than all that is done with it.
+    """
+
+    work: int
+    part: Part
+
+
+@final
+@frozen
+class ResponseCompleted:
+    """The terminal part of a response came."""
+
+    trigger: ClassVar = Fact.RESPONSE_COMPLETED
+    work: int
+    stop: StopReason | None = None
+
+
+@final
+@frozen
+class ResponseFailed:
+    """A request failed, or its stream broke. `jitter` is a random number from 0 to 1 for the backoff."""
+
+    trigger: ClassVar = Fact.RESPONSE_FAILED
+    work: int
+    failure: Failure
+    jitter: float = 1.0
+
+
+@final
+@frozen
+class CallPrepared:
+    """A call may run, or has its error result already: its arguments were wrong, or a hook kept it from running."""
+
+    trigger: ClassVar = Fact.CALL_PREPARED
+    work: int
+    resources: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@final
+@frozen
+class ToolUpdate:
+    """A tool reported progress. Absorbed, not a trigger."""
+
+    work: int
+    call_id: str
+    text: str
+
+
+@final
+@frozen
+class ToolSettled:
+    """A tool is done. `ended` tells how: it returned or raised, it was cancelled, or its time was over.
+
+    `abandoned`: it was told to stop and did not; what it holds stays held until it reports again. `executed` is False
+    when its body never began.
+    """
+
+    trigger: ClassVar = Fact.TOOL_SETTLED
+    work: int
+    call_id: str
+    content: tuple[Text, ...]
+    is_error: bool = False
+    terminate: bool = False
+    ended: Literal["returned", "cancelled", "timeout"] = "returned"
+    abandoned: bool = False
+    executed: bool = True
+
+
+@final
+@frozen
+class HookReturned:
+    """`after_tool_result` or `should_stop_after_turn` came back, with an answer or a failure."""
+
+    trigger: ClassVar = Fact.HOOK_RETURNED
+    work: int
+    answer: bool = False
+    failure: str | None = None
+
+
+@final
+@frozen
+class Summarized:
+    """The compactor's summary."""
+
+    trigger: ClassVar = Fact.SUMMARIZED
+    work: int
+    text: str
+
+
+@final
+@frozen
+class SummaryFailed:
+    """The compactor failed."""
+
+    trigger: ClassVar = Fact.SUMMARY_FAILED
+    work: int
+    failure: Failure
+
+
+@final
+@frozen
+class TimerDue:
+    """A timer that the core asked for has elapsed; which one decides the trigger."""
+
+    timer: int
+
+
+@final
+@frozen
+class SubscriberFailure:
+    """A listener raised while it was told of an event."""
+
+    trigger: ClassVar = Fact.SUBSCRIBER_FAILED
+    run_id: str
+    event_type: str
+    event: int
+    failure: Failure
+
+
+@final
+@frozen
+class Halted:
+    """The task or the loop that carried the run is gone, or (with a failure) the kernel has a bug."""
+
+    trigger: ClassVar = Fact.HALTED
+    failure: Failure | None = None
+
+
+@final
+@frozen
+class Settled:
+    """`run.finished` was delivered, and its listeners are done."""
+
+    trigger: ClassVar = Fact.SETTLED
+
+
+CommandInput = (
+    Prompt | Continue | Steer | FollowUp | Unqueue | ClearQueues | Cancel | Compact | Reset | Configure | Subscribe
+    | WaitForIdle | Close
+)  # fmt: skip
+WorkReport = (
+    Projected | ResponseCompleted | ResponseFailed | CallPrepared | ToolSettled | HookReturned | Summarized
+    | SummaryFailed
+)  # fmt: skip
+Input = CommandInput | WorkReport | Advance | ModelPart | ToolUpdate | TimerDue | SubscriberFailure | Halted | Settled

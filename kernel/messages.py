@@ -1,0 +1,242 @@
+"""The conversation: messages and the blocks in them. All values are frozen, deeply, and valid from birth.
+
+A *message* is an entry of the conversation. What a model asks for is a `ToolCall` block in an `AssistantMessage`; what
+answers it is a `ToolMessage`. A *cut* message is an assistant message whose response was cancelled or failed: it keeps
+what had been said, is marked by its stop reason, and is never sent to a model again.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, ClassVar, Final, final
+
+from attrs import field, frozen
+from attrs.validators import deep_iterable, ge, instance_of, optional
+
+from kernel.frozen import EMPTY, FrozenDict, freeze
+
+
+class StopReason(StrEnum):
+    """Why a response ended."""
+
+    STOP = "stop"
+    TOOL_USE = "tool_use"
+    LENGTH = "length"  # cut off by the model's output limit: its tool calls are not executed
+    ERROR = "error"
+    ABORTED = "aborted"
+
+
+CUT: Final = frozenset({StopReason.ERROR, StopReason.ABORTED})
+
+
+@final
+@frozen
+class Usage:
+    """Tokens of one response, or summed over a run.
+
+    `input` counts all tokens of the request, those read from a cache included; `output` those of the response, reasoning
+    included. `cache_read`, `cache_write` and `reasoning` are parts of them, for whoever pays.
+    """
+
+    input: int = field(default=0, validator=[instance_of(int), ge(0)])
+    output: int = field(default=0, validator=[instance_of(int), ge(0)])
+    cache_read: int = field(default=0, validator=[instance_of(int), ge(0)])
+    cache_write: int = field(default=0, validator=[instance_of(int), ge(0)])
+    reasoning: int = field(default=0, validator=[instance_of(int), ge(0)])
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write + other.cache_write,
+            self.reasoning + other.reasoning,
+        )
+
+    @property
+    def total(self) -> int:
+        """Input and output tokens together."""
+        return self.input + self.output
+
+
+@final
+@frozen
+class Text:
+    """A piece of text."""
+
+    text: str = field(validator=instance_of(str))
+
+
+@final
+@frozen
+class Reasoning:
+    """What a model thought before it spoke. `signature` proves it to the provider that wants it sent back."""
+
+    text: str = field(validator=instance_of(str))
+    signature: str | None = field(default=None, validator=optional(instance_of(str)))
+
+
+@final
+@frozen
+class ToolCall:
+    """A model's request to run a tool.
+
+    `arguments` is immutable; a tool and a hook get their own mutable copy. `malformed` holds the text of arguments that
+    were not a JSON object: such a call is answered with an error and never executed.
+    """
+
+    id: str = field(validator=instance_of(str))
+    name: str = field(validator=instance_of(str))
+    arguments: FrozenDict = field(default=EMPTY, converter=freeze, validator=instance_of(FrozenDict))
+    malformed: str | None = field(default=None, validator=optional(instance_of(str)))
+
+
+def _content(value: Any) -> Any:
+    if isinstance(value, str):
+        return (Text(value),)
+    return tuple(value) if isinstance(value, Iterable) else value
+
+
+def _joined(blocks: tuple[Any, ...], kind: type) -> str:
+    if len(blocks) == 1:
+        return str(blocks[0].text) if type(blocks[0]) is kind else ""
+    return "".join(block.text for block in blocks if type(block) is kind)
+
+
+@final
+@frozen
+class UserMessage:
+    """What a user said. `UserMessage("Hi")` is short for one block of text."""
+
+    content: tuple[Text, ...] = field(converter=_content, validator=deep_iterable(instance_of(Text)))
+    role: ClassVar[str] = "user"
+
+    @property
+    def text(self) -> str:
+        """All its text, joined."""
+        return _joined(self.content, Text)
+
+
+@final
+@frozen
+class AssistantMessage:
+    """What a model answered, in the order in which it came."""
+
+    content: tuple[Text | Reasoning | ToolCall, ...] = field(
+        converter=_content, validator=deep_iterable(instance_of((Text, Reasoning, ToolCall)))
+    )
+    stop: StopReason = field(default=StopReason.STOP, converter=StopReason)
+    usage: Usage | None = field(default=None, validator=optional(instance_of(Usage)))
+    error: str | None = field(default=None, validator=optional(instance_of(str)))
+    role: ClassVar[str] = "assistant"
+
+    @property
+    def text(self) -> str:
+        """All its text, joined; reasoning is not part of it."""
+        return _joined(self.content, Text)
+
+    @property
+    def reasoning(self) -> str:
+        """All its reasoning, joined."""
+        return _joined(self.content, Reasoning)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls that it asks for, in source order."""
+        return tuple(block for block in self.content if type(block) is ToolCall)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the response was cancelled or failed; a cut message is never sent to a model."""
+        return self.stop in CUT
+
+
+@final
+@frozen
+class ToolMessage:
+    """The one answer to one tool call. `executed` is False when the tool's body did not run."""
+
+    call_id: str = field(validator=instance_of(str))
+    name: str = field(validator=instance_of(str))
+    content: tuple[Text, ...] = field(converter=_content, validator=deep_iterable(instance_of(Text)))
+    is_error: bool = field(default=False, validator=instance_of(bool))
+    executed: bool = field(default=True, validator=instance_of(bool))
+    role: ClassVar[str] = "tool"
+
+    @property
+    def text(self) -> str:
+        """All its text, joined."""
+        return _joined(self.content, Text)
+
+
+@final
+@frozen
+class SummaryMessage:
+    """What stands for older messages after a compaction."""
+
+    text: str = field(validator=instance_of(str))
+    role: ClassVar[str] = "summary"
+
+
+@final
+@frozen
+class CustomMessage:
+    """An application's own entry: stored and shown, but seen by a model only as `convert_to_llm` rewrites it.
+
+    Source: chapter 06, "convertToLlm".
+    """
+
+    kind: str = field(validator=instance_of(str))
+    data: Any = field(default=None, converter=freeze)
+    role: ClassVar[str] = "custom"
+
+    @property
+    def text(self) -> str:
+        """How it is shown where only text can be: its kind."""
+        return f"[{self.kind}]"
+
+
+Message = UserMessage | AssistantMessage | ToolMessage | SummaryMessage | CustomMessage
+MESSAGE_TYPES: Final = (UserMessage, AssistantMessage, ToolMessage, SummaryMessage, CustomMessage)
+InputMessage = UserMessage | CustomMessage
+
+
+# What a model's stream is made of. A whole `ToolCall` and a `Usage` are parts too.
+
+
+@final
+@frozen
+class TextDelta:
+    """A piece of the answer's text. An empty one opens the message and says nothing."""
+
+    text: str
+
+
+@final
+@frozen
+class ReasoningDelta:
+    """A piece of the answer's reasoning."""
+
+    text: str
+    signature: str | None = None
+
+
+@final
+@frozen
+class ToolCallDelta:
+    """A piece of a tool call: `index` tells calls of one response apart, `arguments` is a piece of JSON text."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+@final
+@frozen
+class Finished:
+    """The terminal part of a stream. Without a stop reason it is `tool_use` when there were calls, else `stop`."""
+
+    stop: StopReason | None = None
+
+
+Part = TextDelta | ReasoningDelta | ToolCallDelta | ToolCall | Usage | Finished

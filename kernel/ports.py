@@ -1,0 +1,149 @@
+"""What the kernel needs from the world, as protocols: anything of the right shape will do.
+
+A fake for each of them is in `kernel.testing`.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, final, runtime_checkable
+
+from attrs import field, frozen
+from attrs.validators import deep_iterable, instance_of
+
+from kernel.effects import ModelRequest
+from kernel.events import Event
+from kernel.messages import Message, Part, Text
+
+__all__ = [
+    "Block", "Compactor", "Hooks", "Listener", "Model", "ModelRequest", "Part", "Tool", "ToolContext", "ToolResult",
+]  # fmt: skip
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A language model.
+
+    `stream` is an async generator function, or anything that returns an async iterator: it yields parts and ends with
+    `Finished`. It raises `ModelError`; anything else that it raises counts as a failure that does not pass. When the run
+    is cancelled, the task that reads it is. `context_window` is in tokens; None: only an overflow tells that it is full.
+    """
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Part]:
+        """The response to *request*, part by part."""
+        ...
+
+
+class ToolContext(Protocol):
+    """What a tool gets beside its arguments."""
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call that is being executed."""
+        ...
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the call was told to stop. For tools in threads, which no exception reaches."""
+        ...
+
+    def update(self, text: str) -> None:
+        """Report progress. Said after the tool has ended, it is discarded. May be called from the tool's thread."""
+        ...
+
+
+def _content(value: Any) -> Any:
+    return (Text(value),) if isinstance(value, str) else tuple(value)
+
+
+@final
+@frozen
+class ToolResult:
+    """What a tool returns when a string is not enough.
+
+    `terminate`: when all tools of the turn say so, their results need no answer, and the run completes.
+    """
+
+    content: tuple[Text, ...] = field(converter=_content, validator=deep_iterable(instance_of(Text)))
+    is_error: bool = field(default=False, validator=instance_of(bool))
+    terminate: bool = field(default=False, validator=instance_of(bool))
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """Something that a model may call. `kernel.tool` makes one of a function.
+
+    Optional attributes, with their defaults: `mode` ("parallel"; "sequential" runs the whole batch one by one), `timeout`
+    (seconds, None), `replay` ("never"; "safe" may be executed again after a crash), `resources(arguments)` (keys of what
+    it touches, such as a file to write: calls that share a key run in source order), `validate(arguments)` (the
+    arguments as `execute` takes them, or a ValueError from whose text a model can mend the call).
+    """
+
+    @property
+    def name(self) -> str:
+        """How a model calls it: letters, digits, `_` and `-`, 64 at most."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it does, told to a model."""
+        ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The JSON Schema of its arguments, an object."""
+        ...
+
+    def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """Do it. Returns (or its coroutine does) a string, a `ToolResult`, or anything that JSON can say."""
+        ...
+
+
+class Compactor(Protocol):
+    """Makes one text of older messages. Cancellable; not counted in model requests."""
+
+    def summarize(self, messages: Sequence[Message]) -> Awaitable[str]:
+        """The summary of *messages*, shorter than they are. Empty text is a failure."""
+        ...
+
+
+@final
+@frozen
+class Block:
+    """What `before_tool_call` returns to keep a call from being executed; `reason` is the call's error result."""
+
+    reason: str = field(default="blocked", validator=instance_of(str))
+
+
+Listener = Callable[[Event], Awaitable[object] | object]
+_Hook = Callable[..., Any] | None
+
+
+def _callable(instance: Any, attribute: Any, value: Any) -> None:
+    if value is not None and not callable(value):
+        raise TypeError(f"the hook {attribute.name} must be callable, not {value!r}")
+
+
+@final
+@frozen(kw_only=True)
+class Hooks:
+    """Where an application takes part in a run. Each may be an ordinary or an async function; none must be there.
+
+    Source: chapter 06, "A hook surface, not an inheritance tree". No hook starts after an accepted cancel.
+    """
+
+    transform_context: _Hook = field(default=None, validator=_callable)
+    """`(messages) -> messages` before each request that is not a retry. Raises: its input is used, `hook.failed`."""
+    convert_to_llm: _Hook = field(default=None, validator=_callable)
+    """`(messages) -> messages` after it; rewrites custom messages. Raises: they are left out, `hook.failed`."""
+    before_tool_call: _Hook = field(default=None, validator=_callable)
+    """`(call, arguments) -> None | Block | str` before each execution. Blocks or raises: the call's error result."""
+    after_tool_result: _Hook = field(default=None, validator=_callable)
+    """`(result) -> None` after each execution. Raises: `hook.failed`, the result stays."""
+    should_stop_after_turn: _Hook = field(default=None, validator=_callable)
+    """`(state) -> bool` after each turn. True: the run is `stopped`. Raises: `hook.failed`, counts as False."""
+
+

@@ -1,0 +1,7 @@
+"""`python -m kernel.scenario`: the same as `python -m kernel scenario`."""
+
+import sys
+
+from kernel.scenario import main
+
+sys.exit(main(sys.argv[1:]))

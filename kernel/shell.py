@@ -1,0 +1,183 @@
+"""What stands between an agent's core and the world while no run is going and across runs.
+
+It owns what outlives a run: the core, the listeners, the receipts of queued messages, and whatever was abandoned and is
+still going. While a run goes, its `Drive` carries it out.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Literal, final
+
+from attrs import define
+
+from kernel.core import Core
+from kernel.drive import Drive
+from kernel.effects import Effect, ItemsLeft
+from kernel.errors import Failure, ReentrancyError, WrongLoopError, describe
+from kernel.events import Event, RunResult
+from kernel.inputs import Cancel, CommandInput, Compact, Continue, Input, Prompt, SubscriberFailure, ToolSettled
+from kernel.listeners import Listeners
+from kernel.messages import InputMessage, Usage
+from kernel.ports import Compactor, Hooks
+from kernel.run import Run
+from kernel.snapshot import AbandonedWork, AgentState, snapshot
+from kernel.works import Work
+
+
+@final
+@define(eq=False)
+class Receipt:
+    """What `steer` and `follow_up` return: whether the message still waits, has entered the transcript, or never will."""
+
+    id: int
+    message: InputMessage
+    status: Literal["queued", "delivered", "dropped"] = "queued"
+
+
+@final
+class Shell:
+    """The part of an agent that is there while it idles."""
+
+    __slots__ = ("_observed", "abandoned", "compactor", "core", "drive", "hooks", "listeners", "receipts")
+
+    def __init__(self, core: Core, hooks: Hooks, compactor: Compactor) -> None:
+        self.core = core
+        self.hooks = hooks
+        self.compactor = compactor
+        self.listeners = Listeners()
+        self.receipts: dict[int, Receipt] = {}
+        self.abandoned: dict[asyncio.Future[Any], AbandonedWork] = {}
+        self.drive: Drive | None = None
+        self._observed: set[asyncio.Future[Any]] = set()
+
+    # ---- commands ----
+
+    def command(self, input: CommandInput, name: str) -> None:
+        """Carry out a command that starts no run. Raises what the lifecycle refuses it with, and then nothing happened."""
+        drive = self.check(name)
+        effects = self.core.receive(input)
+        if drive is None:
+            self._settle_alone(effects)
+        else:
+            drive.take(effects)
+            drive.wake()
+
+    def begin(self, input: Prompt | Continue | Compact, name: str) -> Run:
+        """Carry out a command that starts a run."""
+        self.check(name)
+        loop = asyncio._get_running_loop()
+        if loop is None:
+            raise WrongLoopError(f"{name}() needs a running event loop; in a script or a notebook use run_sync()")
+        effects = self.core.receive(input)
+        run = Run(input.run_id, self.core.state.config.event_buffer, self._cancel, self.refuse_reentry)
+        self.drive = Drive(self, run, loop)
+        self.drive.take(effects)
+        return run
+
+    def check(self, name: str) -> Drive | None:
+        """The run that is going, if one is, once it is clear that it is alive and that the caller may speak to it."""
+        drive = self.drive
+        if drive is None:
+            return None
+        if drive.is_dead:
+            drive.halt()
+            return None
+        drive.refuse_stranger(f"{name}()")
+        return drive
+
+    def refuse_reentry(self, what: str) -> None:
+        """Raise where the task that is about to wait is one that the run itself waits for."""
+        if self.drive is not None and asyncio.current_task() in self.drive.inside:
+            raise ReentrancyError(
+                f"a tool, hook, model or awaited listener waited for {what}, which waits for it; do it in a task of your "
+                "own, or after the run"
+            )
+
+    def _cancel(self, run: Run, reason: str | None) -> bool:
+        drive = self.check("cancel")
+        if drive is None or drive.run is not run:
+            return False
+        before = self.core.state.leaf
+        self.command(Cancel(reason), "cancel")
+        return self.core.state.leaf is not before
+
+    # ---- what comes back ----
+
+    def report(self, input: Input) -> None:
+        """Hand in something that belongs to no work of the run that is going."""
+        effects = self.core.receive(input)
+        if self.drive is None:
+            self._settle_alone(effects)
+        else:
+            self.drive.take(effects)
+            self.drive.pump()
+
+    def _settle_alone(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ItemsLeft):
+                self.settle_receipts(effect)
+
+    def settle_receipts(self, effect: ItemsLeft) -> None:
+        """Let the receipts of messages that left the queues say so."""
+        for number in effect.ids:
+            receipt = self.receipts.pop(number, None)
+            if receipt is not None:
+                receipt.status = effect.status
+
+    def observe(self, answer: Awaitable[Any], event: Event) -> "asyncio.Future[Any]":
+        """Let a listener's answer run on its own; record its failure when it comes."""
+        task = asyncio.ensure_future(answer)
+        self._observed.add(task)
+
+        def done(task: "asyncio.Future[Any]") -> None:
+            self._observed.discard(task)
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                failure = Failure(describe(error), cause=error)
+                self.report(SubscriberFailure(event.run_id, event.type, event.sequence, failure))
+
+        task.add_done_callback(done)
+        return task
+
+    def abandon(
+        self,
+        task: "asyncio.Future[Any]",
+        run_id: str,
+        kind: Any,
+        name: str,
+        call_id: str | None = None,
+    ) -> None:
+        """Remember something that goes on though it was told to stop, until it ends."""
+        self.abandoned[task] = AbandonedWork(run_id, kind, name, call_id)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: "asyncio.Future[Any]") -> None:
+        self.abandoned.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # so that nobody is told that it was never looked at
+
+    def linger(self, work: Work, run_id: str, settled: ToolSettled) -> None:
+        """Remember a call whose task is over while its thread is not; report it again when that ends."""
+        assert work.lingers is not None
+        self.abandon(work.lingers, run_id, work.kind, work.name, work.call_id)
+        late = ToolSettled(settled.work, settled.call_id, (), ended="returned")
+        work.lingers.add_done_callback(lambda _: self.report(late))
+
+    # ---- snapshots ----
+
+    def snapshot(self) -> AgentState:
+        """The agent's state as a value."""
+        return snapshot(self.core.state)
+
+    def broken_result(self, run_id: str, failure: Failure) -> RunResult:
+        """The result of a run that even the kernel's own failure path could not end."""
+        return RunResult(
+            run_id=run_id,
+            status="failed",
+            final_text="",
+            messages=(),
+            partial=None,
+            usage=Usage(),
+            turns=0,
+            failure=failure,
+        )

@@ -1,0 +1,14 @@
+"""What tests of an application need: fakes for each port, a loop without sleeping, and ways to keep events.
+
+Everything here is public and keeps its promises as the rest of the kernel does.
+"""
+
+from kernel.testing.collect import Recorder, collect
+from kernel.testing.gates import Gates
+from kernel.testing.loop import Deadlock, Livelock, SimulatedLoop, SimulationError, simulate
+from kernel.testing.models import CUT_OFF, ScriptedModel, call, say
+
+__all__ = [
+    "CUT_OFF", "Deadlock", "Gates", "Livelock", "Recorder", "ScriptedModel", "SimulatedLoop", "SimulationError", "call",
+    "collect", "say", "simulate",
+]  # fmt: skip
