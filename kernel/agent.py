@@ -16,7 +16,6 @@ from kernel.config import KernelConfig
 from kernel.core import Core
 from kernel.events import RunResult
 from kernel.inputs import (
-    Cancel,
     ClearQueues,
     Close,
     Compact,
@@ -139,9 +138,7 @@ class Agent:
         """
         if reason is not None and not isinstance(reason, str):
             raise TypeError(f"reason must be a string, not {reason!r}")
-        before = self._leaf
-        self._shell.command(Cancel(reason), "cancel")
-        return self._leaf is not before
+        return self._shell.cancel(reason)
 
     def abort(self) -> bool:
         """`cancel()` without a reason."""
@@ -283,10 +280,6 @@ class Agent:
     def __repr__(self) -> str:
         return f"<Agent {self.phase}, {len(self.messages)} messages>"
 
-    @property
-    def _leaf(self) -> object:
-        return self._shell.core.state.leaf
-
     def _next_run(self) -> str:
         self._runs += 1
         return f"{self._prefix}-{self._runs}"
@@ -334,4 +327,3 @@ def _changed(setup: Setup, *, model: Any, tools: Any, system_prompt: Any, reason
             raise TypeError(f"reasoning_effort must be a string or None, not {reasoning_effort!r}")
         changes["reasoning_effort"] = reasoning_effort
     return attrs.evolve(setup, **changes)
-

@@ -237,5 +237,3 @@ class Core:
             run = state.run
             if abandoned is not None and state.leaf is Leaf.TOOLS and run is not None and run.batch is not None:
                 state.await_delivery()
-
-

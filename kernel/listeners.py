@@ -1,5 +1,6 @@
 """Who listens to an agent. The list is replaced, never changed, so each event goes to those who listened when its delivery
-began."""
+began.
+"""
 
 from collections.abc import Callable
 from types import TracebackType

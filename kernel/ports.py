@@ -145,5 +145,3 @@ class Hooks:
     """`(result) -> None` after each execution. Raises: `hook.failed`, the result stays."""
     should_stop_after_turn: _Hook = field(default=None, validator=_callable)
     """`(state) -> bool` after each turn. True: the run is `stopped`. Raises: `hook.failed`, counts as False."""
-
-

@@ -28,7 +28,7 @@ class Run:
         self,
         id: str,
         limit: int,
-        canceller: Callable[["Run", str | None], bool],
+        canceller: Callable[[str | None, "Run"], bool],
         may_wait: Callable[[str], None],
     ) -> None:
         self.id = id
@@ -43,7 +43,7 @@ class Run:
 
     def cancel(self, reason: str | None = None) -> bool:
         """As `Agent.cancel`, but of this run only: False when it has ended."""
-        return self._canceller(self, reason)
+        return self._canceller(reason, self)
 
     def put(self, event: Event) -> None:
         """Keep *event* for the reader. For the shell."""

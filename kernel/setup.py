@@ -1,5 +1,6 @@
 """What an agent works with: a model, tools, a system prompt. Captured when it is handed in, so that later changes of the
-objects change nothing; replaced as a whole by `configure`, at the next boundary while a run is going."""
+objects change nothing; replaced as a whole by `configure`, at the next boundary while a run is going.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, final

@@ -21,7 +21,8 @@ from kernel.messages import InputMessage, Usage
 from kernel.ports import Compactor, Hooks
 from kernel.run import Run
 from kernel.snapshot import AbandonedWork, AgentState, snapshot
-from kernel.works import Work
+from kernel.state import CoreState
+from kernel.work import Work
 
 
 @final
@@ -69,7 +70,7 @@ class Shell:
         if loop is None:
             raise WrongLoopError(f"{name}() needs a running event loop; in a script or a notebook use run_sync()")
         effects = self.core.receive(input)
-        run = Run(input.run_id, self.core.state.config.event_buffer, self._cancel, self.refuse_reentry)
+        run = Run(input.run_id, self.core.state.config.event_buffer, self.cancel, self.refuse_reentry)
         self.drive = Drive(self, run, loop)
         self.drive.take(effects)
         return run
@@ -93,9 +94,10 @@ class Shell:
                 "own, or after the run"
             )
 
-    def _cancel(self, run: Run, reason: str | None) -> bool:
+    def cancel(self, reason: str | None, run: Run | None = None) -> bool:
+        """Stop the run (only *run*, when it is given). True when this call did it."""
         drive = self.check("cancel")
-        if drive is None or drive.run is not run:
+        if run is not None and (drive is None or drive.run is not run):
             return False
         before = self.core.state.leaf
         self.command(Cancel(reason), "cancel")
@@ -164,6 +166,16 @@ class Shell:
         work.lingers.add_done_callback(lambda _: self.report(late))
 
     # ---- snapshots ----
+
+    @property
+    def core_state(self) -> CoreState:
+        """What the core remembers."""
+        return self.core.state
+
+    @property
+    def awaits_listeners(self) -> bool:
+        """Whether the policy is to await what listeners begin."""
+        return self.core.state.config.subscribers == "await"
 
     def snapshot(self) -> AgentState:
         """The agent's state as a value."""

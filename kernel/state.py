@@ -266,5 +266,3 @@ class CoreState:
             if call is not None and call.status is CallStatus.RUNNING:
                 held.update(call.resources)
         return held
-
-

@@ -16,7 +16,9 @@ def run_to_end(start: Callable[[], Run], shell: Shell) -> RunResult:
     waiting for it would hang the caller.
     """
     if asyncio._get_running_loop() is not None:
-        raise WrongLoopError("run_sync() was called inside a running event loop; there, await agent.prompt(...) instead")
+        raise WrongLoopError(
+            "run_sync() was called inside a running event loop; there, await agent.prompt(...) instead"
+        )
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(_settled(start))

@@ -65,6 +65,7 @@ def files(root: str | os.PathLike[str], *, write: bool = False) -> tuple[Tool, .
             path: The file, relative to the root directory.
             offset: The first line to return, counted from 1.
             limit: How many lines to return at most.
+
         """
         return _answer(path, lambda: room.read(path, offset, limit))
 
@@ -74,6 +75,7 @@ def files(root: str | os.PathLike[str], *, write: bool = False) -> tuple[Tool, .
 
         Args:
             path: The directory, relative to the root directory.
+
         """
         return _answer(path, lambda: room.entries(path))
 
@@ -86,6 +88,7 @@ def files(root: str | os.PathLike[str], *, write: bool = False) -> tuple[Tool, .
             pattern: The text, taken literally: not a regular expression.
             path: The file or directory, relative to the root directory.
             ignore_case: Whether upper and lower case are the same.
+
         """
         return _answer(path, lambda: room.search(pattern, path, ignore_case, lambda: context.cancelled))
 
@@ -96,6 +99,7 @@ def files(root: str | os.PathLike[str], *, write: bool = False) -> tuple[Tool, .
         Args:
             path: The file, relative to the root directory.
             content: The whole new text.
+
         """
         return _answer(path, lambda: room.write(path, content, lambda: context.cancelled))
 

@@ -3,7 +3,8 @@
 Everything is read from the machine of `transitions`, so a picture can't show what the library would not do. An internal
 transition is never an edge: in the full picture it stands inside the box of its state, and the overview leaves it out.
 All ways from one place to another share one edge, and each line of its label has the colour of its kind. Where several
-states branch alike on a trigger, the branches are drawn once, from a diamond.
+states branch alike on a trigger, DOT draws the branches once, from a diamond. Mermaid, which has no colours for edges and
+no hints, draws the ways between phases; those that lead into or out of a turn start or end at its border.
 """
 
 import shutil
@@ -152,9 +153,7 @@ def short(place: str) -> str:
 def read(live: PhaseMachine | None = None) -> Chart:
     """The chart of the live machine (or of *live*)."""
     subject = live if live is not None else machine()
-    ways = tuple(_with_choices(_ways(subject)))
-    diamonds = dict.fromkeys(way.source for way in ways if is_choice(way.source))
-    return Chart(str(subject.initial), (*subject.get_nested_state_names(), *diamonds), ways)
+    return Chart(str(subject.initial), tuple(subject.get_nested_state_names()), tuple(_ways(subject)))
 
 
 def _ways(live: PhaseMachine) -> Iterator[Way]:
@@ -164,8 +163,14 @@ def _ways(live: PhaseMachine) -> Iterator[Way]:
             yield Way(trigger, transition.source, transition.dest, needs, bool(transition.after))
 
 
-def _with_choices(ways: Iterable[Way]) -> Iterator[Way]:
-    """The ways; where several states branch alike on a trigger, they are led through one diamond."""
+def with_choices(chart: Chart) -> Chart:
+    """The same chart; where several states branch alike on a trigger, they are led through one diamond."""
+    ways = tuple(_through_choices(chart.ways))
+    diamonds = dict.fromkeys(way.source for way in ways if is_choice(way.source))
+    return evolve(chart, places=(*chart.places, *diamonds), ways=ways)
+
+
+def _through_choices(ways: Iterable[Way]) -> Iterator[Way]:
     answers: dict[tuple[Command | Fact, str], list[Way]] = {}
     for way in ways:
         answers.setdefault((way.trigger, way.source), []).append(way)
@@ -194,44 +199,63 @@ def _lines(ways: Iterable[Way], full: bool) -> tuple[Line, ...]:
     return tuple(sorted(found, key=lambda line: list(INK).index(line.kind)))
 
 
+def between_phases(chart: Chart) -> Chart:
+    """The same chart; ways that lead into or out of the turn start or end at its border instead of at one of its leaves."""
+
+    def lifted(place: str) -> str:
+        return TURN if place.startswith(f"{TURN}.") else place
+
+    def lift(way: Way) -> Way:
+        if way.target is None or lifted(way.source) == lifted(way.target):
+            return way
+        return evolve(way, source=lifted(way.source), target=lifted(way.target))
+
+    return evolve(chart, ways=tuple(map(lift, chart.ways)))
+
+
 def mermaid(chart: Chart) -> str:
     """The overview as a Mermaid state diagram."""
+    simple = between_phases(chart)
+    index = simple.places.index
+    edges = sorted(
+        simple.edges(full=False),
+        key=lambda edge: (index(edge.target), edge.source == RUNNING, index(edge.source)),
+    )
+    within = [edge for edge in edges if edge.source.startswith(f"{TURN}.")]
     body = [
         "direction TB",
-        f"[*] --> {_mermaid_name(chart.initial)}",
-        *(line for place in chart.inside("") for line in _mermaid_place(chart, place)),
-        *(_mermaid_edge(edge) for edge in chart.edges(full=False)),
-        *(f"classDef {short(place)} fill:{REGION[place][0]},stroke:{REGION[place][1]},color:#000" for place in REGION),
+        f"[*] --> {short(chart.initial)}",
+        *(line for place in chart.inside("") for line in _mermaid_place(simple, place, within)),
+        *(_mermaid_edge(edge) for edge in edges if edge not in within),
+        *(f"classDef {short(place)} fill:{fill},stroke:{border},color:#000" for place, (fill, border) in REGION.items()),
         *(f"class {short(place)} {short(place)}" for place in REGION),
     ]
     return "\n".join([f"%% {NOTICE}", "stateDiagram-v2", *_indented(body), ""])
 
 
-def _mermaid_name(place: str) -> str:
-    return short(place).replace("?", "_how")
-
-
-def _mermaid_place(chart: Chart, place: str) -> list[str]:
-    name, inside = _mermaid_name(place), chart.inside(place)
-    if is_choice(place):
-        return [f"state {name} <<choice>>"]
+def _mermaid_place(chart: Chart, place: str, within: list[Edge]) -> list[str]:
+    inside = chart.inside(place)
     if not inside:
-        return [name]
-    return [f"state {name} {{", *_indented(line for inner in inside for line in _mermaid_place(chart, inner)), "}"]
+        return [short(place)]
+    body = [line for inner in inside for line in _mermaid_place(chart, inner, within)]
+    if place == TURN:
+        body = ["direction LR", *body, *map(_mermaid_edge, within)]
+    return [f"state {short(place)} {{", *_indented(body), "}"]
 
 
 def _mermaid_edge(edge: Edge) -> str:
-    ends = f"{_mermaid_name(edge.source)} --> {_mermaid_name(edge.target)}"
-    if is_choice(edge.source):
-        return ends
-    return f"{ends} : {'<br>'.join(trigger for line in edge.lines for trigger in line.triggers)}"
+    """The longest trigger comes first, since Mermaid lets the next box cover the end of a label."""
+    triggers = sorted((trigger for line in edge.lines for trigger in line.triggers), key=len, reverse=True)
+    return f"{short(edge.source)} --> {short(edge.target)} : {'<br>'.join(triggers)}"
 
 
 def dot(chart: Chart, full: bool) -> str:
     """The chart in the language of graphviz; with conditions and with what happens in place when *full*."""
+    chart = with_choices(chart)
     spacing = "nodesep=0.35 ranksep=0.35" if full else "nodesep=0.5 ranksep=0.4"
     body = [
         f'graph [compound=true rankdir=TB fontname="Helvetica" fontsize=14 pad=0.3 {spacing}];',
+        f"label=<{_dot_legend(full)}>; labelloc=b; labeljust=l;",
         'node [shape=plain fontname="Helvetica" fontsize=13];',
         'edge [fontname="Helvetica" fontsize=11 arrowsize=0.7 penwidth=1.2];',
         'start [shape=circle style=filled fillcolor=black width=0.16 fixedsize=true label=""];',
@@ -246,6 +270,14 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
     return (f"  {line}" for line in lines)
 
 
+def _dot_legend(full: bool) -> str:
+    words = {COMMAND: "a caller's command", FACT: "a fact that the shell reports", FAILURE: "a failure or an end by force"}
+    rows = [row for kind, text in words.items() for row in _dot_text(text, BANNER_WIDTH, INK[kind], 10)]
+    if full:
+        rows += _dot_text("in a box: what happens there without leaving it; in brackets: when", 80, PALE_INK, 10)
+    return _dot_table(rows)
+
+
 def _dot_place(chart: Chart, place: str, full: bool) -> list[str]:
     if is_choice(place):
         ink = f'fillcolor="#ffcdd2" color="{INK[FAILURE]}"'
@@ -253,7 +285,7 @@ def _dot_place(chart: Chart, place: str, full: bool) -> list[str]:
     if not chart.inside(place):
         return [f'"{place}" [label=<{_dot_box(chart, place, full)}>];']
     fill, border = REGION[place]
-    look = f'labeljust=l; style="rounded,filled"; fillcolor="{fill}"; color="{border}";'
+    look = f'labelloc=t; labeljust=l; style="rounded,filled"; fillcolor="{fill}"; color="{border}";'
     title = _dot_table([_dot_row(f"<B>{short(place)}</B>"), *_dot_in_place(chart, place, full, BANNER_WIDTH)])
     body = [
         f"label=<{title}>; {look}",

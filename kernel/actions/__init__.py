@@ -14,7 +14,9 @@ from statechart import Action
 Effector = Callable[[CoreState, Any], None]
 
 ACTIONS: Final[dict[Action, Effector]] = {
-    action: next(getattr(room, action.value) for room in (runs, turns, batches, detours, endings) if hasattr(room, action.value))
+    action: next(
+        getattr(room, action.value) for room in (runs, turns, batches, detours, endings) if hasattr(room, action.value)
+    )
     for action in Action
 }
 

@@ -69,7 +69,8 @@ def advance_batch(state: CoreState, input: Any) -> None:
 
 def _run_ready(state: CoreState, batch: Batch) -> None:
     """Run what may run now. Calls that share a resource key run in source order, so a call waits for each key that is
-    held, and for each that a call before it waits for."""
+    held, and for each that a call before it waits for.
+    """
     held = state.held_resources()
     for call in batch.with_status(CallStatus.READY):
         if not held.intersection(call.resources):

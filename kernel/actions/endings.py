@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kernel.actions.batches import UNEXECUTED, held_call, close_calls
+from kernel.actions.batches import UNEXECUTED, close_calls, held_call
 from kernel.actions.detours import end_backoff, end_compaction
 from kernel.actions.turns import begin_turn, cut_message, end_turn, synthesize_failure
 from kernel.effects import AbandonListeners, AbandonWork, CancelWork, Settle

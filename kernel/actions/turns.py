@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
+from kernel.actions.runs import adopt_staged
 from kernel.effects import CallModel, ModelRequest, Project
 from kernel.errors import Failure
 from kernel.events import HookFailed, MessageAccepted, MessageEnded, MessageStarted, TurnEnded, TurnStarted
@@ -11,7 +12,6 @@ from kernel.inputs import QueuedItem
 from kernel.messages import AssistantMessage, StopReason
 from kernel.open_message import OpenMessage
 from kernel.state import CoreState, Outcome
-from kernel.actions.runs import adopt_staged
 
 
 def open_turn(state: CoreState, input: Any) -> None:

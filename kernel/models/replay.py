@@ -87,7 +87,7 @@ def _entry(line: str | bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"this is not JSON: {error}") from error
     if not isinstance(entry, dict):
-        raise ValueError("a JSON object is expected")  # noqa: TRY004  # the file is wrong, not the caller's type
+        raise ValueError("a JSON object is expected")  # the file is wrong, not the caller's type
     return entry
 
 
@@ -116,7 +116,7 @@ def _add(requests: list[list[RecordedChunk]], readers: list[ChunkReader], entry:
     if requests[-1] and t < requests[-1][-1].t:
         raise ValueError(f'"t" goes back from {requests[-1][-1].t} to {t}')
     if not isinstance(data, dict):
-        raise ValueError(f'"data" must be a chunk, not {data!r}')  # noqa: TRY004  # as above
+        raise ValueError(f'"data" must be a chunk, not {data!r}')  # as above
     if not data.get("error"):  # a recorded error is as good as an answer
         readers[-1].parts(data)
     requests[-1].append(RecordedChunk(t, freeze(data)))

@@ -1,9 +1,9 @@
 """Scenario files: a scripted model, scripted tools, what is done at which event, and what comes of it, line by line.
 
-`python -m kernel scenario FILE [--dialect native|pi|checkpoint_09|chapter_06]` runs one on the kernel and prints one JSON
-object a line. It takes no network and no real time, and gives the same lines each time. Exit status 2: the file is no
-scenario, and the sentence on standard error says why. 3: it stopped where nothing can go on, and standard error says who
-waits.
+`python -m kernel scenario FILE [--dialect native|pi|checkpoint_09|chapter_06]` runs one on the kernel and prints one
+JSON object a line. It takes no network and no real time, and gives the same lines each time. Exit status 2: the file is
+no scenario, and the sentence on standard error says why. 3: it stopped where nothing can go on, and standard error says
+who waits.
 """
 
 import argparse

@@ -136,7 +136,7 @@ class Action(OneOf, frozen=True):
 
     steer: str | UnsetType = UNSET
     follow_up: str | UnsetType = UNSET
-    cancel: str | bool | None | UnsetType = UNSET
+    cancel: str | bool | UnsetType | None = UNSET
     prompt: str | UnsetType = UNSET
     open: str | UnsetType = UNSET
     reset: bool | UnsetType = UNSET
@@ -253,10 +253,10 @@ def settings_of(scenario: Scenario, profile: str) -> Settings:
     if isinstance(compaction, dict) and "summary" in compaction:
         given["compaction"] = {key: value for key, value in compaction.items() if key != "summary"}
         summary = _summary(compaction["summary"])
-    policies = {"retry": RetryPolicy, "compaction": CompactionPolicy}
-    for key, policy in policies.items():
-        if isinstance(given.get(key), dict):
-            given[key] = _made(policy(), given[key], f"config.{key}")
+    if isinstance(given.get("retry"), dict):
+        given["retry"] = _made(RetryPolicy(), given["retry"], "config.retry")
+    if isinstance(given.get("compaction"), dict):
+        given["compaction"] = _made(CompactionPolicy(), given["compaction"], "config.compaction")
     return Settings(_made(PROFILES[profile], given, "config"), system_prompt, summary)
 
 

@@ -71,11 +71,11 @@ class ScriptedTool:
         self._gates = gates
         self._late: set[asyncio.Task[None]] = set()
 
-    def resources(self, arguments: dict[str, Any]) -> Sequence[str]:
+    def resources(self, _arguments: dict[str, Any]) -> Sequence[str]:
         """What every call of it touches."""
         return self._resources
 
-    async def execute(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+    async def execute(self, _arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Take the steps of the call's script, to the first that ends it."""
         for step in self._steps(context.call_id):
             result = await self._take(step, context)
@@ -115,11 +115,13 @@ class ScriptedTool:
 
 def scripted_hooks(scripts: HookScripts, gates: Gates) -> Hooks:
     """The hooks of a scenario."""
+    before, stop = scripts.before_tool_call, scripts.should_stop_after_turn
+    transform, after = scripts.transform_context, scripts.after_tool_result
     return Hooks(
-        before_tool_call=scripts.before_tool_call and _before(scripts.before_tool_call, gates),
-        should_stop_after_turn=_stop(scripts.should_stop_after_turn, gates),
-        transform_context=scripts.transform_context and _transform(scripts.transform_context, gates),
-        after_tool_result=scripts.after_tool_result and _after(scripts.after_tool_result, gates),
+        before_tool_call=None if before is None else _before(before, gates),
+        should_stop_after_turn=None if stop is None else _stop(stop, gates),
+        transform_context=None if transform is None else _transform(transform, gates),
+        after_tool_result=None if after is None else _after(after, gates),
     )
 
 
@@ -141,15 +143,11 @@ def _before(scripts: Mapping[str, BlockScript], gates: Gates) -> Callable[..., A
     return before_tool_call
 
 
-def _stop(script: bool | HookScript | None, gates: Gates) -> Callable[..., Any] | None:
-    if script is None:
-        return None
-
+def _stop(answer: object, gates: Gates) -> Callable[..., Any]:
     async def should_stop_after_turn(state: Any) -> bool:
-        if isinstance(script, bool):
-            return script
-        await _perform(script, gates)
-        return False
+        if isinstance(answer, HookScript):
+            await _perform(answer, gates)
+        return answer is True
 
     return should_stop_after_turn
 
@@ -178,7 +176,7 @@ class ScriptedCompactor:
         self._gates = gates
         self._act = act
 
-    async def summarize(self, messages: Sequence[Message]) -> str:
+    async def summarize(self, _messages: Sequence[Message]) -> str:
         """The text of the script, whatever the messages say."""
         self._act(self._summary.do)
         if self._summary.wait is not None:

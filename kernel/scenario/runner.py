@@ -1,7 +1,7 @@
 """Plays a scenario on a real agent, in simulated time, and tells its lines as they come.
 
-The first listener of the agent is the runner's own: it tells the lines of each event, and then does what the rules of the
-scenario want done at that event, so that a command is given in the very place in which the event is heard.
+The first listener of the agent is the runner's own: it tells the lines of each event, and then does what the rules of
+the scenario want done at that event, so that a command is given in the very place in which the event is heard.
 """
 
 import random
@@ -62,6 +62,7 @@ class Stage:
         self._scenario = scenario
         self._dialect = dialect
         self._tell = tell
+        self._over = False
         self._lines_of = projector(dialect)
         self._gates = Gates()
         self._receipts: list[Receipt] = []
@@ -89,8 +90,8 @@ class Stage:
         """Drive the agent to the end of the scenario, and tell the last line."""
         for step in self._scenario.drive:
             await self._drive(step)
-        last, self._tell = self._tell, lambda line: None
-        last(self._final())
+        self._tell(self._final())
+        self._over = True
 
     async def _drive(self, step: Drive) -> None:
         name, _ = step.said
@@ -102,6 +103,8 @@ class Stage:
     # ---- inside the first listener ----
 
     def _hear(self, event: Event) -> None:
+        if self._over:
+            return
         for line in self._lines_of(event):
             self._tell(line)
         native = native_line(event) or {}

@@ -39,11 +39,11 @@ class SimulationError(RuntimeError):
     """A simulation that can't come to its end."""
 
 
-class Deadlock(SimulationError):
+class Deadlock(SimulationError):  # noqa: N818  # the word for it
     """Nothing is ready, no timer is set, and somebody still waits."""
 
 
-class Livelock(SimulationError):
+class Livelock(SimulationError):  # noqa: N818  # the word for it
     """The simulation went on and on, past its limit of steps."""
 
 
@@ -51,8 +51,8 @@ class Livelock(SimulationError):
 class SimulatedLoop(asyncio.BaseEventLoop):
     """An event loop whose time is virtual and whose order is given.
 
-    Use it whole, with `run_until_complete` (or the function `simulate`), or by hand: inside `active()` call what needs a
-    running loop, and between these calls `step`, `advance` or `drain`.
+    Use it whole, with `run_until_complete` (or the function `simulate`), or by hand: inside `active()` call what needs
+    a running loop, and between these calls `step`, `advance` or `drain`.
 
     `steps` counts what ran; `exceptions` holds what was reported to the loop's exception handler.
     """
@@ -81,9 +81,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Whether code of this loop is running now."""
         return events._get_running_loop() is self  # asyncio's interface for those who write loops
 
-    def call_soon(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> asyncio.Handle:
         """Make *callback* ready."""
         self._check_open()
         handle = asyncio.Handle(callback, args, self, context)
@@ -111,7 +109,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Make *callback* ready after so many virtual seconds."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 
-    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> NoReturn:
+    def run_in_executor(self, _executor: Executor | None, func: Callable[[*Ts], T], *_args: *Ts) -> NoReturn:
         """Refused: threads have no place in a simulation."""
         raise RuntimeError(f"a simulated loop has no threads; call {func!r} directly or give a fake instead")
 
@@ -185,7 +183,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return True
 
     def drain(self, until: Callable[[], object] | None = None, *, time: bool = False) -> None:
-        """Step until nothing is ready, or until *until* says so. With *time*, also let time pass until no timer is set."""
+        """Step until nothing is ready, or *until* says so. With *time*, let time pass too, until no timer is set."""
         with self.active():
             while not (until and until()) and (self._step() or (time and self.advance())):
                 pass

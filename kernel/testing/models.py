@@ -1,8 +1,8 @@
 """A model that says what a script tells it, for tests without a network.
 
-Each response of the script answers one request, in order. It is a sequence of parts: a string is a piece of text, a part
-of `kernel.messages` is itself, an exception is raised, a function is called and what it returns is awaited if it can be.
-A response that does not end itself is ended with `Finished()`, unless it says `CUT_OFF`.
+Each response of the script answers one request, in order. It is a sequence of parts: a string is a piece of text, a
+part of `kernel.messages` is itself, an exception is raised, a function is called and what it returns is awaited if it
+can be. A response that does not end itself is ended with `Finished()`, unless it says `CUT_OFF`.
 """
 
 import inspect

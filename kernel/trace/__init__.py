@@ -1,11 +1,12 @@
 """Holds a stream of events against the kernel's guarantees, as far as a stream alone can show them.
 
-Each rule is a function that reads the lines of one run and yields its breaches; its name begins with the guarantee that
-it checks. The rules know only the native lines of `kernel.dialects`, so that a stream that was stored or sent can be
-judged as well as one of event objects. They never ask the kernel what it meant: a fault in the kernel can't excuse itself.
+Each rule is a function that reads the lines of one run and yields its breaches; its name begins with the guarantee
+that it checks. The rules know only the native lines of `kernel.dialects`, so that a stream that was stored or sent can
+be judged as well as one of event objects. They never ask the kernel what it meant: a fault in the kernel can't excuse
+itself.
 
-What no stream can show is not here: what listeners see in the agent (G12), what is still alive afterwards (G13), whether
-snapshots stay as they are (G14).
+What no stream can show is not here: what listeners see in the agent (G12), what is still alive afterwards (G13),
+whether snapshots stay as they are (G14).
 """
 
 from collections.abc import Iterable

@@ -64,7 +64,7 @@ def g8_only_a_known_call_is_late(stream: Iterable[Line]) -> Iterator[Breach]:
 
 
 def g9_a_retry_is_the_same_turn(run: Run) -> Iterator[Breach]:
-    """Attempts of a turn are counted from 1, by one; nothing enters the conversation from the first one to its answer."""
+    """Attempts of a turn are counted from 1, by one; nothing enters the conversation between them."""
     for turn in turns_of(run):
         attempt = 0
         for line in turn:

@@ -1,0 +1,163 @@
+"""Telling listeners: one event at a time, to those who listened when its delivery began, in the order in which they came.
+
+A listener that gives back an awaitable stops the delivery: the run's own task awaits it and then tells the next ones.
+Patience ends when the core says `AbandonListeners`; from then on listeners are called, and what they begin is not waited
+for. Under `observe` there is no patience from the start.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, final
+
+from kernel.errors import Failure, describe
+from kernel.events import Event
+from kernel.inputs import SubscriberFailure
+from kernel.listeners import Listeners
+from kernel.ports import Listener
+
+Abandon = Callable[["asyncio.Future[Any]", str, str, str], None]
+Observe = Callable[[Awaitable[Any], Event], "asyncio.Future[Any]"]
+
+
+class _Pending(NamedTuple):
+    """A delivery that stopped at a listener whose answer must be awaited."""
+
+    event: Event
+    listeners: Sequence[Listener]
+    next: int
+    answer: Awaitable[Any]
+
+
+@final
+class Delivery:
+    """The telling of one run's events. *failed* takes a listener's failure; *observe* and *abandon* take what goes on."""
+
+    __slots__ = (
+        "_abandon", "_began", "_failed", "_free", "_gone", "_inside", "_listeners", "_observe", "_patient", "_pending",
+        "_waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        listeners: Listeners,
+        inside: set["asyncio.Task[Any]"],
+        failed: Callable[[SubscriberFailure], None],
+        observe: Observe,
+        abandon: Abandon,
+        *,
+        patient: bool,
+    ) -> None:
+        self._listeners = listeners
+        self._inside = inside
+        self._failed = failed
+        self._observe = observe
+        self._abandon = abandon
+        self._patient = patient
+        self._gone = False
+        self._pending: _Pending | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._free: asyncio.Future[None] | None = None
+        self._began: list[asyncio.Future[Any]] = []
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a listener must be awaited before anything else is delivered."""
+        return self._pending is not None
+
+    def tell(self, event: Event) -> None:
+        """Tell the listeners of *event*; `blocked` afterwards when one of them must be awaited."""
+        if self._listeners.all:
+            self._pending = self._tell(event, self._listeners.all, 0)
+
+    def _tell(self, event: Event, listeners: Sequence[Listener], start: int) -> _Pending | None:
+        for index in range(start, len(listeners)):
+            try:
+                answer = listeners[index](event)
+            except (Exception, asyncio.CancelledError) as error:
+                self._fail(event, error)
+                continue
+            if answer is None or not isinstance(answer, Awaitable):
+                continue
+            if self._patient:
+                return _Pending(event, listeners, index + 1, answer)
+            if self._gone:
+                _drop(answer)
+            else:
+                self._began.append(self._observe(answer, event))
+        return None
+
+    def _fail(self, event: Event, error: BaseException) -> None:
+        failure = Failure(describe(error), cause=error)
+        self._failed(SubscriberFailure(event.run_id, event.type, event.sequence, failure))
+
+    async def wait(self) -> None:
+        """Await the listener at which the delivery stopped, and tell the next ones."""
+        pending = self._pending
+        if pending is None:
+            return
+        loop = asyncio.get_running_loop()
+        # A task of its own, so that it can be abandoned.
+        task = loop.create_task(_awaited(pending.answer), name=f"kernel listener of {pending.event.type}")
+        self._inside.add(task)
+        waiting = self._waiting = loop.create_future()
+        task.add_done_callback(lambda _: release(waiting))
+        try:
+            await waiting
+        finally:
+            self._waiting = None
+            self._inside.discard(task)
+            if not task.done():
+                task.cancel()
+                self._abandon(task, pending.event.run_id, "listener", pending.event.type)
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if error is not None:
+            self._fail(pending.event, error)
+        if self._pending is pending:
+            self._pending = self._tell(pending.event, pending.listeners, pending.next)
+        if self._pending is None:
+            release(self._free)
+
+    def free(self) -> Awaitable[None] | None:
+        """What to wait for before more is published; None when nothing is in the way."""
+        if self._pending is None:
+            return None
+        if self._free is None or self._free.done():
+            self._free = asyncio.get_running_loop().create_future()
+        return self._free
+
+    def abandon(self) -> None:
+        """Have no patience from now on."""
+        self._patient = False
+        release(self._waiting)
+
+    def end_patience_for_good(self) -> None:
+        """Nobody is left to wait for anything: tell the rest at once, and let go of what listeners want to begin."""
+        self._patient = False
+        self._gone = True
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            if self._waiting is None:
+                _drop(pending.answer)
+            self._tell(pending.event, pending.listeners, pending.next)
+
+    def let_go(self, run_id: str) -> None:
+        """Stop what listeners began after patience had ended, so that nothing of a run outlives it unknown."""
+        for task in self._began:
+            if not task.done():
+                task.cancel()
+                self._abandon(task, run_id, "listener", "after the deadline")
+
+
+def _drop(answer: Awaitable[Any]) -> None:
+    if isinstance(answer, Coroutine):
+        answer.close()
+
+
+async def _awaited(answer: Awaitable[Any]) -> None:
+    await answer
+
+
+def release(future: "asyncio.Future[None] | None") -> None:
+    """Let go on whoever waits for *future*."""
+    if future is not None and not future.done() and not future.get_loop().is_closed():
+        future.set_result(None)

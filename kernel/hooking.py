@@ -1,0 +1,107 @@
+"""Calling the hooks and the compactor: what they answer, and what stands when they fail (G15)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kernel.effects import CallHook, PrepareCall, Project, Summarize
+from kernel.errors import describe, failure_of
+from kernel.frozen import thaw
+from kernel.inputs import CallPrepared, HookReturned, Projected, Summarized, SummaryFailed
+from kernel.messages import MESSAGE_TYPES, CustomMessage, Message
+from kernel.ports import Block, Compactor, Hooks
+from kernel.work import Reporter, Work, ended_from_outside, run_hook
+
+
+async def ask_before(work: Work, effect: PrepareCall, to: Reporter, prepared: CallPrepared, hooks: Hooks) -> None:
+    """Ask `before_tool_call` about a call that is right by itself."""
+    assert hooks.before_tool_call is not None
+    try:
+        answer = await run_hook(hooks.before_tool_call, effect.call, thaw(effect.call.arguments))
+        to.report(work, _judged(prepared, answer))
+    except asyncio.CancelledError as error:
+        if ended_from_outside(work):
+            raise
+        to.report(work, CallPrepared(work.number, error=describe(error)))
+    except Exception as error:
+        to.report(work, CallPrepared(work.number, error=describe(error)))
+
+
+def _judged(prepared: CallPrepared, answer: Any) -> CallPrepared:
+    if answer is None:
+        return prepared
+    if isinstance(answer, Block):
+        return CallPrepared(prepared.work, error=answer.reason or "blocked")
+    if isinstance(answer, str):
+        return CallPrepared(prepared.work, error=answer or "blocked")
+    raise TypeError(f"before_tool_call must return None, a Block or a reason, not {answer!r}")
+
+
+async def project(work: Work, effect: Project, to: Reporter, hooks: Hooks) -> None:
+    """Pass the context through the hooks. Each that fails falls back to its input (chapter 06)."""
+    failures: list[tuple[str, str]] = []
+    messages: Sequence[Message] = effect.messages
+    try:
+        if hooks.transform_context is not None:
+            messages = await _transformed("transform_context", hooks.transform_context, messages, failures, work)
+        if hooks.convert_to_llm is not None:
+            messages = await _transformed("convert_to_llm", hooks.convert_to_llm, messages, failures, work)
+    except asyncio.CancelledError:
+        if ended_from_outside(work):
+            raise
+    to.report(work, Projected(work.number, without_custom(messages), tuple(failures)))
+
+
+async def _transformed(
+    name: str, hook: Callable[..., Any], messages: Sequence[Message], failures: list[tuple[str, str]], work: Work
+) -> Sequence[Message]:
+    try:
+        answer = tuple(await run_hook(hook, messages))
+        wrong = [message for message in answer if not isinstance(message, MESSAGE_TYPES)]
+        if wrong:
+            raise TypeError(f"{name} must return messages, not {wrong[0]!r}")
+        return answer
+    except asyncio.CancelledError as error:
+        if work.stopping or ended_from_outside(work):
+            raise
+        failures.append((name, describe(error)))
+    except Exception as error:
+        failures.append((name, describe(error)))
+    return messages
+
+
+def without_custom(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages that an adapter may see. A custom one that no hook rewrote is left out."""
+    if any(type(message) is CustomMessage for message in messages):
+        return tuple(message for message in messages if type(message) is not CustomMessage)
+    return messages
+
+
+async def call_hook(work: Work, effect: CallHook, to: Reporter, hook: Callable[..., Any], argument: Any) -> None:
+    """Call `after_tool_result` or `should_stop_after_turn`."""
+    try:
+        answer = await run_hook(hook, argument)
+        to.report(work, HookReturned(work.number, answer is not None and bool(answer)))
+    except asyncio.CancelledError as error:
+        if ended_from_outside(work):
+            raise
+        to.report(work, HookReturned(work.number, failure=describe(error)))
+    except Exception as error:
+        to.report(work, HookReturned(work.number, failure=describe(error)))
+
+
+async def summarize(work: Work, effect: Summarize, to: Reporter, compactor: Compactor) -> None:
+    """Ask the compactor for a summary."""
+    try:
+        text = await compactor.summarize(effect.messages)
+        if not isinstance(text, str):
+            raise TypeError(f"a compactor must return a string, not {text!r}")
+        if not text.strip():
+            raise ValueError("the compactor returned an empty summary")
+        to.report(work, Summarized(work.number, text))
+    except asyncio.CancelledError as error:
+        if ended_from_outside(work):
+            raise
+        to.report(work, SummaryFailed(work.number, failure_of(error)))
+    except Exception as error:
+        to.report(work, SummaryFailed(work.number, failure_of(error)))

@@ -1,0 +1,91 @@
+"""Reading a model's response: one stream, from its request to its terminal part, closed on every way out."""
+
+import asyncio
+import inspect
+import random
+from typing import Any, Final
+
+from kernel.effects import CallModel
+from kernel.errors import Failure, ModelError, failure_of
+from kernel.inputs import Input, ModelPart, ResponseCompleted, ResponseFailed
+from kernel.messages import Finished, ReasoningDelta, StopReason, TextDelta, ToolCall, ToolCallDelta, Usage
+from kernel.setup import Setup
+from kernel.work import Reporter, Work, ended_from_outside
+
+_PARTS: Final = (ReasoningDelta, ToolCallDelta, ToolCall, Usage)
+
+
+async def stream_response(work: Work, effect: CallModel, to: Reporter, setup: Setup, idle: float | None) -> None:
+    """Read a model's stream to its end."""
+    stream: Any = None
+    try:
+        _watch_idle(work, idle, to)
+        stream = setup.stream(effect.request)
+        if inspect.isawaitable(stream):
+            stream = await stream
+        stop = await _read(work, stream, to)
+        end: Input = ResponseCompleted(work.number, stop)
+    except asyncio.CancelledError as error:
+        if ended_from_outside(work):
+            raise
+        end = work.verdict or ResponseFailed(work.number, failure_of(error), random.random())
+    except Exception as error:
+        end = work.verdict or ResponseFailed(work.number, failure_of(error), random.random())
+    # From here on the response has its end, whatever closing the stream does; should that hang, its time runs too.
+    work.verdict = end
+    await _close(stream)
+    work.end_watch()
+    if work.task is not None and work.task.cancelling() > work.stops:
+        raise asyncio.CancelledError
+    to.report(work, end)
+
+
+async def _read(work: Work, stream: Any, to: Reporter) -> StopReason | None:
+    """Feed the parts of *stream*; its stop reason, once the terminal part came."""
+    loop = asyncio.get_running_loop()
+    async for part in stream:
+        work.last = loop.time()
+        if type(part) is Finished:
+            return part.stop
+        if type(part) is TextDelta:
+            if type(part.text) is not str:
+                raise ModelError(f"the model broke the protocol: the text of a TextDelta is {part.text!r}")
+        elif not isinstance(part, _PARTS):
+            raise ModelError(f"the model broke the protocol: it yielded {part!r}, which is no part of a response")
+        to.feed(ModelPart(work.number, part))
+        busy = to.free()
+        if busy is not None:
+            await busy
+            work.last = loop.time()
+    raise ModelError("the stream ended without a terminal part, so the response may be incomplete", retryable=True)
+
+
+async def _close(stream: Any) -> None:
+    close = getattr(stream, "aclose", None)
+    if close is None:
+        return
+    try:
+        await close()
+    except (Exception, asyncio.CancelledError):
+        # What a stream does after its end concerns nobody; a cancellation from outside is looked for afterwards.
+        return
+
+
+def _watch_idle(work: Work, idle: float | None, to: Reporter) -> None:
+    """Fail the response when no part comes for *idle* seconds. One timer for all parts: it looks how long ago the last
+    one was, since arming a timer for each part would cost more than all else that is done with it.
+    """
+    if idle is None:
+        return
+    loop = asyncio.get_running_loop()
+    work.last = loop.time()
+
+    def look() -> None:
+        left = work.last + idle - loop.time()
+        if left > 0:
+            work.watch = loop.call_later(left, look)
+            return
+        failure = Failure(f"the model said nothing for {idle} s (stream_idle_timeout)", retryable=True)
+        to.expire(work, ResponseFailed(work.number, failure, random.random()))
+
+    work.watch = loop.call_later(idle, look)

@@ -1,0 +1,116 @@
+"""Something that was started for the core: it runs in a task of its own, and exactly one end of it is reported.
+
+Whatever a callable of the user's does, its end is a report: an exception is a failure with its text, a cancellation that
+we asked for is a cancellation, one that came from outside stops the run and goes on outwards.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, final
+
+from kernel.effects import CallHook, CallModel, PrepareCall, Project, RunTool, Start, Summarize
+from kernel.errors import Failure
+from kernel.inputs import (
+    CallPrepared,
+    HookReturned,
+    Input,
+    Projected,
+    ResponseFailed,
+    SummaryFailed,
+    ToolSettled,
+)
+from kernel.messages import Text
+
+
+class Reporter(Protocol):
+    """Where a work reports to."""
+
+    def report(self, work: "Work", input: Input) -> None:
+        """Hand in the one end of *work*."""
+        ...
+
+    def feed(self, input: Input) -> None:
+        """Hand in something that is not an end: a part, an update."""
+        ...
+
+    def expire(self, work: "Work", verdict: Input) -> None:
+        """The time of *work* is over: stop it, and take *verdict* as its end."""
+        ...
+
+    def free(self) -> Awaitable[None] | None:
+        """None when a part may be fed now, else what to wait for: listeners are busy with what was published."""
+        ...
+
+
+@final
+class Work:
+    """Something that was started for the core, until its end is reported.
+
+    `stops` counts how often the kernel cancelled its task, so that a cancellation from outside can be told apart;
+    `verdict` is what is reported for it when its own time is over.
+    """
+
+    __slots__ = (
+        "call_id", "kind", "last", "lingers", "name", "number", "reported", "started", "stops", "task", "verdict", "watch",
+    )  # fmt: skip
+
+    def __init__(self, number: int, kind: str, name: str, call_id: str | None = None) -> None:
+        self.number = number
+        self.kind = kind
+        self.name = name
+        self.call_id = call_id
+        self.task: asyncio.Task[None] | None = None
+        self.stops = 0
+        self.started = False
+        self.reported = False
+        self.verdict: Input | None = None
+        self.watch: asyncio.TimerHandle | None = None
+        self.last = 0.0
+        self.lingers: asyncio.Future[None] | None = None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the kernel told it to stop."""
+        return self.stops > 0
+
+    def stop(self) -> None:
+        """Tell it to stop. One that has not begun yet sees it when it would begin."""
+        self.stops += 1
+        if self.started and self.task is not None:
+            self.task.cancel()
+
+    def end_watch(self) -> None:
+        """Its time does not run any more."""
+        if self.watch is not None:
+            self.watch.cancel()
+            self.watch = None
+
+
+def unstarted(work: Work, effect: Start) -> Input:
+    """The end of a work that was told to stop before its first step. Nothing of it runs: no request, no hook, no tool."""
+    why = "cancelled before it began"
+    match effect:
+        case CallModel():
+            return ResponseFailed(work.number, Failure(why))
+        case RunTool(call=call):
+            return ToolSettled(work.number, call.id, (Text(why),), True, ended="cancelled", executed=False)
+        case PrepareCall():
+            return CallPrepared(work.number, error=why)
+        case Project(messages=messages):
+            return Projected(work.number, messages)
+        case CallHook():
+            return HookReturned(work.number, failure=why)
+        case Summarize():
+            return SummaryFailed(work.number, Failure(why))
+
+
+def ended_from_outside(work: Work) -> bool:
+    """Whether the work's task was cancelled by someone beside the kernel: the loop's teardown, for one."""
+    return work.task is not None and work.task.cancelling() > work.stops
+
+
+async def run_hook(hook: Callable[..., Any], *arguments: Any) -> Any:
+    """What the hook answers, whether it is async or not."""
+    answer = hook(*arguments)
+    return await answer if inspect.isawaitable(answer) else answer

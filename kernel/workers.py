@@ -1,0 +1,238 @@
+"""Starting what the core asks for, telling it to stop, and giving it up.
+
+Each work runs in a task of its own and reports exactly one end. What is told to stop and does not is abandoned: its
+end is late, and the agent remembers it until it ends.
+"""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol, final
+
+from kernel.calling import prepare, run_tool
+from kernel.delivery import Delivery
+from kernel.effects import CallHook, CallModel, PrepareCall, Project, RunTool, Start, Summarize
+from kernel.hooking import ask_before, call_hook, project, summarize
+from kernel.inputs import Input, Projected, ToolSettled
+from kernel.ports import Compactor, Hooks
+from kernel.responding import stream_response
+from kernel.snapshot import AgentState
+from kernel.state import CoreState
+from kernel.work import Work, unstarted
+
+Body = Callable[..., Coroutine[Any, Any, None]]
+
+
+class Intake(Protocol):
+    """Where reports go: the drive of the run."""
+
+    def receive(self, input: Input) -> None:
+        """Hand *input* to the core."""
+        ...
+
+    def pump(self) -> None:
+        """Deliver what it published."""
+        ...
+
+    def halt(self) -> None:
+        """The run was cancelled from outside."""
+        ...
+
+    def report_bug(self, error: BaseException) -> None:
+        """Something of ours went wrong."""
+        ...
+
+
+class Household(Protocol):
+    """What of an agent outlives its runs: the shell."""
+
+    hooks: Hooks
+    compactor: Compactor
+
+    @property
+    def core_state(self) -> CoreState:
+        """What the core remembers."""
+        ...
+
+    def snapshot(self) -> AgentState:
+        """The agent's state as a value."""
+        ...
+
+    def report(self, input: Input) -> None:
+        """Take a late report."""
+        ...
+
+    def abandon(
+        self, task: "asyncio.Future[Any]", run_id: str, kind: str, name: str, call_id: str | None = None
+    ) -> None:
+        """Remember something that goes on though it was told to stop."""
+        ...
+
+    def linger(self, work: Work, run_id: str, settled: ToolSettled) -> None:
+        """Remember a call whose thread goes on."""
+        ...
+
+
+@final
+class Workers:
+    """The works of one run."""
+
+    __slots__ = ("_delivery", "_household", "_inside", "_intake", "_loop", "_run_id", "_works")
+
+    def __init__(
+        self,
+        run_id: str,
+        loop: asyncio.AbstractEventLoop,
+        inside: set["asyncio.Task[Any]"],
+        household: Household,
+        intake: Intake,
+        delivery: Delivery,
+    ) -> None:
+        self._run_id = run_id
+        self._loop = loop
+        self._inside = inside
+        self._household = household
+        self._intake = intake
+        self._delivery = delivery
+        self._works: dict[int, Work] = {}
+
+    # ---- starting ----
+
+    def start(self, effect: Start) -> None:
+        """Start what *effect* asks for; what needs no waiting is done and reported at once."""
+        _STARTERS[type(effect)](self, effect)
+
+    def _call_model(self, effect: CallModel) -> None:
+        state = self._household.core_state
+        work = Work(effect.work, "model", effect.request.id)
+        self._begin(work, effect, stream_response, state.setup, state.config.stream_idle_timeout)
+
+    def _run_tool(self, effect: RunTool) -> None:
+        spec = self._household.core_state.setup.tools[effect.call.name]
+        work = Work(effect.work, "tool", effect.call.name, effect.call.id)
+        self._begin(work, effect, run_tool, spec, self._run_id)
+
+    def _prepare_call(self, effect: PrepareCall) -> None:
+        hooks = self._household.hooks
+        spec, prepared = prepare(effect, self._household.core_state.setup)
+        if spec is None or hooks.before_tool_call is None:
+            self._intake.receive(prepared)
+        else:
+            work = Work(effect.work, "hook", "before_tool_call", effect.call.id)
+            self._begin(work, effect, ask_before, prepared, hooks)
+
+    def _project(self, effect: Project) -> None:
+        hooks = self._household.hooks
+        if hooks.transform_context is None and hooks.convert_to_llm is None:
+            self._intake.receive(Projected(effect.work, effect.messages))
+        else:
+            self._begin(Work(effect.work, "hook", "transform_context"), effect, project, hooks)
+
+    def _call_hook(self, effect: CallHook) -> None:
+        argument = effect.result if effect.result is not None else self._household.snapshot()
+        work = Work(effect.work, "hook", effect.hook)
+        self._begin(work, effect, call_hook, getattr(self._household.hooks, effect.hook), argument)
+
+    def _summarize(self, effect: Summarize) -> None:
+        self._begin(Work(effect.work, "compactor", "summarize"), effect, summarize, self._household.compactor)
+
+    def _begin(self, work: Work, effect: Start, body: Body, *arguments: Any) -> None:
+        self._works[work.number] = work
+        name = f"kernel {work.kind} {work.name}"
+        work.task = self._loop.create_task(self._carry(work, effect, body, arguments), name=name)
+        work.task.add_done_callback(functools.partial(self._ended, work))
+        self._inside.add(work.task)
+
+    async def _carry(self, work: Work, effect: Start, body: Body, arguments: tuple[Any, ...]) -> None:
+        work.started = True
+        if work.stopping:
+            self.report(work, unstarted(work, effect))
+        else:
+            await body(work, effect, self, *arguments)
+
+    def _ended(self, work: Work, task: "asyncio.Task[None]") -> None:
+        """A work that ends without a report was cancelled from outside, or has a bug of ours."""
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._intake.report_bug(error)
+        elif not work.reported:
+            self._intake.halt()
+
+    # ---- what works report (kernel.work.Reporter) ----
+
+    def report(self, work: Work, input: Input) -> None:
+        """Hand in the one end of *work*, or what it says after it was given up."""
+        if work.reported:
+            if isinstance(input, ToolSettled):
+                self._household.report(input)
+            return
+        self._close(work)
+        if isinstance(input, ToolSettled) and input.abandoned and work.lingers is not None:
+            self._household.linger(work, self._run_id, input)
+        self._intake.receive(input)
+        self._intake.pump()
+
+    def feed(self, input: Input) -> None:
+        """Hand in a part or an update."""
+        self._intake.receive(input)
+        self._intake.pump()
+
+    def free(self) -> Awaitable[None] | None:
+        """What to wait for before more is fed."""
+        return self._delivery.free()
+
+    def expire(self, work: Work, verdict: Input) -> None:
+        """Stop *work*, whose time is over; take *verdict* for its end, at the latest after `cancel_grace`."""
+        work.verdict = work.verdict or verdict
+        work.stop()
+        grace = self._household.core_state.config.cancel_grace
+        work.watch = self._loop.call_later(grace, self._give_up, work)
+
+    def _give_up(self, work: Work) -> None:
+        verdict = work.verdict
+        if work.reported or verdict is None:
+            return
+        self._abandon(work)
+        if isinstance(verdict, ToolSettled):
+            verdict = ToolSettled(
+                verdict.work, verdict.call_id, verdict.content, is_error=True, ended=verdict.ended, abandoned=True
+            )
+        self._intake.receive(verdict)
+        self._intake.pump()
+
+    # ---- stopping ----
+
+    def cancel(self, numbers: tuple[int, ...]) -> None:
+        """Tell these works to stop."""
+        for number in numbers:
+            if number in self._works:
+                self._works[number].stop()
+
+    def abandon(self, numbers: tuple[int, ...]) -> None:
+        """Wait for these works no longer."""
+        for number in numbers:
+            if number in self._works:
+                self._abandon(self._works[number])
+
+    def _abandon(self, work: Work) -> None:
+        self._close(work)
+        if work.task is not None and not work.task.done() and not self._loop.is_closed():
+            work.stop()
+            self._household.abandon(work.task, self._run_id, work.kind, work.name, work.call_id)
+
+    def _close(self, work: Work) -> None:
+        work.reported = True
+        work.end_watch()
+        self._works.pop(work.number, None)
+        if work.task is not None:
+            self._inside.discard(work.task)
+
+
+_STARTERS: Final[dict[type, Callable[[Workers, Any], None]]] = {
+    CallModel: Workers._call_model,
+    RunTool: Workers._run_tool,
+    PrepareCall: Workers._prepare_call,
+    Project: Workers._project,
+    CallHook: Workers._call_hook,
+    Summarize: Workers._summarize,
+}
