@@ -1,39 +1,100 @@
-"""Summaries of older messages. The default asks a model."""
+"""Summaries of older messages. The default asks a model.
 
+The model gets the conversation as one text, and not as messages: there are no tools in this request, and some providers
+refuse messages with tool calls then; and a model that is given a conversation goes on with it instead of summing it up.
+"""
+
+import inspect
+import json
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 from kernel.effects import ModelRequest
 from kernel.errors import ModelError
-from kernel.messages import Finished, Message, TextDelta, UserMessage
+from kernel.frozen import thaw
+from kernel.messages import (
+    AssistantMessage,
+    CustomMessage,
+    Finished,
+    Message,
+    StopReason,
+    SummaryMessage,
+    TextDelta,
+    ToolMessage,
+    UserMessage,
+)
 from kernel.ports import Model
 
 PROMPT: Final = (
-    "Summarise the conversation above for someone who has to go on with it: what was asked, what was found and done, which "
-    "files and names matter, and what is still open. Be brief."
+    "Summarise the conversation above for someone who has to go on with it: what was asked, what was found and done, "
+    "which files and names matter, and what is still open. Be brief."
 )
+RESULT_CHARACTERS: Final = 2_000
+"""Characters of one tool result that the model is shown: what matters of it, the answers after it have said."""
 
 
 @final
 class ModelCompactor:
-    """Asks *model* for the summary, without tools. An answer without text is a failure."""
+    """Asks *model* for the summary, without tools. An answer without text, or one that was cut off, is a failure."""
 
-    __slots__ = ("_model", "_prompt")
+    __slots__ = ("_prompt", "_stream")
 
     def __init__(self, model: Model, prompt: str = PROMPT) -> None:
-        self._model = model
+        if isinstance(model, type) or not callable(getattr(model, "stream", None)):
+            raise TypeError(f"model must be an object with a stream method, not {model!r}")
+        if not isinstance(prompt, str):
+            raise TypeError(f"prompt must be a string, not {prompt!r}")
+        self._stream = model.stream
         self._prompt = prompt
 
     async def summarize(self, messages: Sequence[Message]) -> str:
         """The model's summary of *messages*."""
-        request = ModelRequest("summary", (*messages, UserMessage(self._prompt)), "", (), None)
-        pieces: list[str] = []
-        async for part in self._model.stream(request):
-            if isinstance(part, TextDelta):
-                pieces.append(part.text)
-            elif isinstance(part, Finished):
-                break
-        text = "".join(pieces).strip()
+        said = "\n\n".join(filter(None, map(_as_text, messages)))
+        question = UserMessage(f"<conversation>\n{said}\n</conversation>\n\n{self._prompt}")
+        stream: Any = self._stream(ModelRequest("summary", (question,), "", ()))
+        if inspect.isawaitable(stream):
+            stream = await stream
+        try:
+            text, end = await _read(stream)
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+        if end is None:
+            raise ModelError("the stream of the summary ended without a terminal part", retryable=True)
+        if end.stop in (StopReason.LENGTH, StopReason.ERROR, StopReason.ABORTED):
+            raise ModelError(f"the summary was cut off: its stop reason is {end.stop}")
         if not text:
             raise ModelError("the model answered the request for a summary without any text")
         return text
+
+
+async def _read(stream: Any) -> tuple[str, Finished | None]:
+    pieces: list[str] = []
+    async for part in stream:
+        if isinstance(part, TextDelta):
+            pieces.append(part.text)
+        elif isinstance(part, Finished):
+            return "".join(pieces).strip(), part
+    return "", None
+
+
+def _as_text(message: Message) -> str:
+    match message:
+        case UserMessage(text=text):
+            return f"User: {text}"
+        case AssistantMessage():
+            calls = (f"Assistant calls {call.name}({json.dumps(thaw(call.arguments))})" for call in message.calls)
+            return "\n".join([*([f"Assistant: {message.text}"] if message.text else []), *calls])
+        case ToolMessage():
+            return f"{'Error' if message.is_error else 'Result'} of {message.name}: {_shortened(message.text)}"
+        case SummaryMessage(text=text):
+            return f"Summary of what was said before: {text}"
+        case CustomMessage():
+            return ""
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= RESULT_CHARACTERS:
+        return text
+    return f"{text[:RESULT_CHARACTERS]} [{len(text) - RESULT_CHARACTERS} more characters]"

@@ -1,8 +1,9 @@
 """Telling listeners: one event at a time, to those who listened when its delivery began, in the order in which they came.
 
 A listener that gives back an awaitable stops the delivery: the run's own task awaits it and then tells the next ones.
-Patience ends when the core says `AbandonListeners`; from then on listeners are called, and what they begin is not waited
-for. Under `observe` there is no patience from the start.
+Patience ends when the core says `AbandonListeners`: the listener that is being awaited is cancelled, and the rest of the
+run is told without waiting. A listener still gets its events one after the other, and has `cancel_grace` once more to end.
+Under `observe` there is no patience from the start.
 """
 
 import asyncio
@@ -33,8 +34,8 @@ class Delivery:
     """The telling of one run's events. *failed* takes a listener's failure; *observe* and *abandon* take what goes on."""
 
     __slots__ = (
-        "_abandon", "_began", "_failed", "_free", "_gone", "_inside", "_listeners", "_observe", "_patient", "_pending",
-        "_waiting",
+        "_abandon", "_awaits", "_failed", "_free", "_gone", "_inside", "_listeners", "_observe", "_patient", "_pending",
+        "_tails", "_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -52,12 +53,12 @@ class Delivery:
         self._failed = failed
         self._observe = observe
         self._abandon = abandon
-        self._patient = patient
+        self._awaits = self._patient = patient
         self._gone = False
         self._pending: _Pending | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._free: asyncio.Future[None] | None = None
-        self._began: list[asyncio.Future[Any]] = []
+        self._tails: dict[int, asyncio.Future[Any]] = {}
 
     @property
     def blocked(self) -> bool:
@@ -82,8 +83,10 @@ class Delivery:
                 return _Pending(event, listeners, index + 1, answer)
             if self._gone:
                 _drop(answer)
+            elif self._awaits:
+                self._tails[index] = self._observe(_after(self._tails.get(index), answer), event)
             else:
-                self._began.append(self._observe(answer, event))
+                self._observe(answer, event)
         return None
 
     def _fail(self, event: Event, error: BaseException) -> None:
@@ -140,12 +143,23 @@ class Delivery:
                 _drop(pending.answer)
             self._tell(pending.event, pending.listeners, pending.next)
 
-    def let_go(self, run_id: str) -> None:
-        """Stop what listeners began after patience had ended, so that nothing of a run outlives it unknown."""
-        for task in self._began:
+    def let_go(self, run_id: str, grace: float) -> None:
+        """Give listeners that are still busy *grace* seconds to end, though nobody waits for them."""
+        for task in self._tails.values():
             if not task.done():
-                task.cancel()
                 self._abandon(task, run_id, "listener", "after the deadline")
+                stop = task.get_loop().call_later(grace, task.cancel)
+                task.add_done_callback(lambda _, stop=stop: stop.cancel())  # type: ignore[misc]
+
+
+async def _after(previous: "asyncio.Future[Any] | None", answer: Awaitable[Any]) -> None:
+    try:
+        if previous is not None:
+            await asyncio.wait({previous})
+    except asyncio.CancelledError:
+        _drop(answer)
+        raise
+    await answer
 
 
 def _drop(answer: Awaitable[Any]) -> None:

@@ -190,8 +190,7 @@ class Drive:
             timer.cancel()
         self._timers.clear()
         self._shell.drive = None
-        if self._shell.awaits_listeners:
-            self._delivery.let_go(self.run.id)
+        self._delivery.let_go(self.run.id, self._shell.core.state.config.cancel_grace)
         self.wake()
         self.run.end(effect.result)
 
