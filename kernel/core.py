@@ -165,15 +165,15 @@ class Core:
     def _fire(self, trigger: Command | Fact, input: Any) -> None:
         """Decide, then carry out. The only place where the core moves."""
         state = self.state
-        node = self._table[state.leaf].get(trigger)
+        node: Any = self._table[state.leaf].get(trigger)
         while node.__class__ is BoundAsk:
-            node = node.yes if node.guard(state, input) else node.no  # type: ignore[union-attr]
+            node = node.yes if node.guard(state, input) else node.no
         if self._shadow is not None:
-            self._shadow(state, input, trigger, node)  # type: ignore[arg-type]
+            self._shadow(state, input, trigger, node)
         if node.__class__ is not BoundStep:
             raise self._refused(trigger, node)
-        state.leaf = node.target  # type: ignore[union-attr]
-        for action in node.actions:  # type: ignore[union-attr]
+        state.leaf = node.target
+        for action in node.actions:
             action(state, input)
 
     def _refused(self, trigger: Command | Fact, node: Any) -> Exception:

@@ -41,7 +41,7 @@ class RunResult:
         return None if self.failure is None else error_of(self.failure)
 
     def unwrap(self) -> "RunResult":
-        """This result, or its error raised when the run failed."""
+        """The result itself, or its error raised when the run failed."""
         error = self.error
         if error is not None:
             raise error

@@ -21,12 +21,12 @@ class FrozenDict(dict[str, Any]):
 
     __slots__ = ()
 
-    def _refuse(self, *args: object, **kwargs: object) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("a FrozenDict can't be changed; take a copy with thaw()")
 
-    __setitem__ = __delitem__ = clear = pop = popitem = update = setdefault = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = clear = pop = popitem = update = setdefault = _refuse
 
-    def __ior__(self, other: object) -> Never:  # type: ignore[override, misc]
+    def __ior__(self, other: object) -> Never:  # type: ignore[misc]
         self._refuse()
 
     def __hash__(self) -> int:  # type: ignore[override]

@@ -96,10 +96,8 @@ def _content(value: Any) -> Any:
     return tuple(value) if isinstance(value, Iterable) else value
 
 
-def _joined(blocks: tuple[Any, ...], kind: type) -> str:
-    if len(blocks) == 1:
-        return str(blocks[0].text) if type(blocks[0]) is kind else ""
-    return "".join(block.text for block in blocks if type(block) is kind)
+def _joined(blocks: tuple[Any, ...], kind: type[Any]) -> str:
+    return "".join([block.text for block in blocks if type(block) is kind])
 
 
 @final

@@ -35,8 +35,7 @@ def schema_validator(parameters: Mapping[str, Any], *, name: str = "the tool") -
         faults_of = _with_jsonschema(schema, name)
     else:
         raise ModuleNotFoundError(
-            f"checking the arguments of {name} against its JSON Schema needs a library: "
-            'pip install "phasekernel[schema]"'
+            f'checking the arguments of {name} against its JSON Schema needs a library: pip install "phasekernel[schema]"'
         )
 
     def validate(arguments: dict[str, Any]) -> dict[str, Any]:

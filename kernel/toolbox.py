@@ -81,7 +81,9 @@ def files(root: str | os.PathLike[str], *, write: bool = False) -> tuple[Tool, .
 
     @tool(replay="safe")
     # No regular expressions: Python's can run for ever on a few characters, and no thread but theirs runs meanwhile.
-    def search(context: ToolContext, pattern: str, path: str = ".", ignore_case: bool = False) -> ToolResult:
+    def search(  # noqa: D417  # a model is not told of the context
+        context: ToolContext, pattern: str, path: str = ".", ignore_case: bool = False
+    ) -> ToolResult:
         """Find the lines that contain a text, in a file or in all text files below a directory.
 
         Args:
@@ -93,7 +95,7 @@ def files(root: str | os.PathLike[str], *, write: bool = False) -> tuple[Tool, .
         return _answer(path, lambda: room.search(pattern, path, ignore_case, lambda: context.cancelled))
 
     @tool(resources=keys)
-    def write_file(context: ToolContext, path: str, content: str) -> ToolResult:
+    def write_file(context: ToolContext, path: str, content: str) -> ToolResult:  # noqa: D417  # as above
         """Write a text file: a new one, or in place of the old one. Missing directories are made.
 
         Args:

@@ -132,9 +132,7 @@ def _refuse_function(function: Any) -> None:
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"a tool is made of a function, not of {function!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(
-            f"{function.__name__} is a generator: a tool returns once; tell progress with ToolContext.update()"
-        )
+        raise TypeError(f"{function.__name__} is a generator: a tool returns once; tell progress with ToolContext.update()")
 
 
 def to_result(value: Any) -> ToolResult:
@@ -229,9 +227,7 @@ def _parameters(name: str, parameters: Any) -> FrozenDict:
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"tools: the parameters of {name} are not JSON: {error}") from error
     if frozen_parameters.get("type", "object") != "object":
-        raise ValueError(
-            f"tools: the parameters of {name} must describe an object, not the type {parameters['type']!r}"
-        )
+        raise ValueError(f"tools: the parameters of {name} must describe an object, not the type {parameters['type']!r}")
     return frozen_parameters
 
 

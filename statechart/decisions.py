@@ -12,10 +12,8 @@ What the table can't carry is refused when it is compiled: callbacks anywhere bu
 """
 
 import functools
-import hashlib
-import importlib.metadata
-import importlib.resources
 import json
+import pathlib
 from typing import Any, Final
 
 from attrs import frozen
@@ -148,6 +146,9 @@ def _refuse_what_a_table_cannot_say(machine: Any) -> None:
 
 def fingerprint(rows: tuple[Row, ...] = ROWS) -> str:
     """A digest of all that the compiled table depends on: the declaration and the library's version."""
+    import hashlib
+    import importlib.metadata
+
     said = repr((rows, sorted(REFUSED_BY_GUARD.items()), sorted(REFUSED_BY_PHASE.items()), list(Leaf)))
     return hashlib.sha256(f"{importlib.metadata.version('transitions')} {said}".encode()).hexdigest()
 
@@ -155,7 +156,7 @@ def fingerprint(rows: tuple[Row, ...] = ROWS) -> str:
 @functools.cache
 def decisions() -> Decisions:
     """The decision table of this process: the shipped one when it still fits, else compiled from the live machine."""
-    shipped = importlib.resources.files("statechart").joinpath(SHIPPED)
+    shipped = pathlib.Path(__file__).with_name(SHIPPED)
     if shipped.is_file():
         text = json.loads(shipped.read_text(encoding="utf-8"))
         if text["fingerprint"] == fingerprint():

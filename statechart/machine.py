@@ -58,7 +58,7 @@ class PhaseMachine(HierarchicalMachine):
             raise SealedError("the machine is sealed; add a leaf to statechart.vocabulary and build it again")
         super().add_states(*args, **kwargs)
 
-    def remove_transition(self, *args: Any, **kwargs: Any) -> Never:
+    def remove_transition(self, *_args: Any, **_kwargs: Any) -> Never:
         """Always refused."""
         raise SealedError("the machine is sealed; remove the row from statechart.table and build it again")
 

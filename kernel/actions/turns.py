@@ -159,11 +159,8 @@ def cut_message(state: CoreState) -> None:
     run.message = None
     if said.usage is not None:
         run.usage += said.usage
-    if said.content:
-        kept = state.config.interrupted_message == "keep"
-    else:
-        kept = failure is not None and _synthesizes(state)
-    kept = kept and _has_room(state)
+    keeps = state.config.interrupted_message == "keep"
+    kept = (keeps if said.content else failure is not None and _synthesizes(state)) and _has_room(state)
     if kept:
         state.add_message(said)
     state.publish(MessageEnded, said, kept)

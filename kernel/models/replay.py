@@ -154,7 +154,7 @@ class ReplayModel:
     def __repr__(self) -> str:
         return f"ReplayModel({self.recording.header.model!r})"
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Part]:
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Part]:  # noqa: ARG002  # whatever is asked
         """The next recorded answer."""
         self._asked += 1
         requests = self.recording.requests

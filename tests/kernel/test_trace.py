@@ -170,7 +170,6 @@ def compaction(reason: str, outcome: str, status: str) -> list[Line]:
 BAD: dict[str, list[list[Line]]] = {
     "g1_ends_once": [
         stream(OPEN, answer("x"), ended()),
-        stream(OPEN, ended(), line("run.started"), finish()),
         stream(OPEN, ended(), finish("fine")),
     ],
     "g1_numbers_have_no_gap": [
@@ -314,6 +313,12 @@ def test_an_event_outside_a_run_is_found() -> None:
     """Nothing comes before the first run, between two, or after the last."""
     late = [*GOOD["an answer"], {"sequence": 9, **line("update.discarded", id="c1")}]
     assert "G1 at 9: update.discarded outside a run" in map(str, breaches_of_lines(late))
+
+
+def test_a_run_inside_a_run_is_found() -> None:
+    """A run that begins before the one before it has ended leaves that one without its end."""
+    inside = [*GOOD["an answer"][:-1], *GOOD["an answer"]]
+    assert "G1 at 8: the run's last event is phase.changed, not run.finished" in map(str, breaches_of_lines(inside))
 
 
 def test_a_late_update_of_nobody_is_found() -> None:

@@ -1,0 +1,42 @@
+"""`python -m kernel`: an agent on the files of a directory; `scenario FILE` runs a scenario, `doctor` examines the
+installation.
+
+Exit status: 0 completed, 1 failed or cancelled, 2 wrongly called, 130 left with a second Ctrl-C.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command that *argv* (by default the process's) names; its exit status."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    try:
+        status = _command(arguments)(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has left, as `head` does. The interpreter flushes once more when it ends: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+def _command(arguments: list[str]) -> Callable[[Sequence[str]], int]:
+    """Imported only when it is meant: the doctor must be able to speak of what can't be imported."""
+    name = arguments[0] if arguments else ""
+    if name == "doctor":
+        from kernel.cli.doctor import main as doctor
+
+        return lambda argv: doctor(argv[1:])
+    if name == "scenario":
+        from kernel.scenario import main as scenario
+
+        return lambda argv: scenario(argv[1:])
+    from kernel.cli.chat import main as chat
+
+    return chat
+
+
+if __name__ == "__main__":
+    sys.exit(main())

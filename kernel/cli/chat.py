@@ -1,0 +1,157 @@
+"""`python -m kernel [QUESTION]`: an agent answers a question about the files of a directory.
+
+By default a recording of a real model is played, so that it needs no account and no network; the tools are real and read
+real files. In a terminal, a line that is typed steers the run, Ctrl-C cancels it, and a second Ctrl-C leaves at once.
+"""
+
+import asyncio
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NoReturn, final
+
+from kernel import Agent, KernelError, Receipt
+from kernel.cli.console import Console, console_for, prepare
+from kernel.cli.keyboard import interrupts, typed_lines
+from kernel.cli.setting import QUESTION, SAMPLE, SYSTEM_PROMPT
+from kernel.models.local import LocalModel
+from kernel.models.replay import DEMO, ReplayModel
+from kernel.ports import Model
+from kernel.toolbox import files
+
+INTERRUPTED: Final = 130  # what shells expect of a command that Ctrl-C ended
+SLOWED: Final = 0.1
+"""How fast a recording is played in a terminal: the model was too fast to be steered by hand."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Ask, show the run, and return the exit status."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    console = console_for(prepare(sys.stdout))
+    try:
+        model = _model(options)
+        tools = files(_root(options), write=options.write)
+        agent = Agent(model, tools=tools, system_prompt=SYSTEM_PROMPT)
+    except (ImportError, OSError, TypeError, ValueError) as error:
+        parser.error(str(error))
+    for remark in _remarks(options):
+        console.note(remark)
+    try:
+        return asyncio.run(Chat(agent, console).run(options.question))
+    finally:
+        if isinstance(model, LocalModel):
+            model.close()
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="python -m kernel",
+        description="An agent answers a question about the files of a directory.",
+        epilog="Other commands: python -m kernel scenario FILE; python -m kernel doctor. "
+        "Exit status: 0 completed, 1 failed or cancelled, 2 wrongly called, 130 left with a second Ctrl-C.",
+    )
+    parser.add_argument("question", nargs="?", default=QUESTION, metavar="QUESTION", help=f"default: {QUESTION!r}")
+    parser.add_argument(
+        "--model",
+        default="replay",
+        metavar="replay|local|replay:FILE",
+        help="replay plays a recording of a real model (default), replay:FILE another one; local runs a small real model",
+    )
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="the directory; default: the current one, and for replay its sample"
+    )
+    parser.add_argument("--write", action="store_true", help="let the agent write files there")
+    parser.add_argument("--fast", action="store_true", help="play a recording without its pauses")
+    return parser
+
+
+def _model(options: Namespace) -> Model:
+    kind, _, detail = options.model.partition(":")
+    # Nobody watches a pipe, and nobody steers through one.
+    timing = sys.stdout.isatty() and not options.fast
+    match kind:
+        case "replay":
+            return ReplayModel(detail or DEMO, timing=timing, speed=SLOWED)
+        case "local" if not detail:
+            return LocalModel()
+        case "openai":
+            raise ValueError("--model openai:NAME comes with a later release; there are replay, local and replay:FILE")
+        case _:
+            raise ValueError(f"--model {options.model} is unknown; there are replay, local and replay:FILE")
+
+
+def _root(options: Namespace) -> Path:
+    if options.root is not None:
+        return Path(options.root)
+    return SAMPLE if options.model == "replay" else Path()
+
+
+def _remarks(options: Namespace) -> Iterator[str]:
+    """What a user would otherwise take for more than it is."""
+    if options.model != "replay":
+        return
+    yield "a recorded model answers (python -m kernel --model local runs a real one); the tools read real files"
+    if options.question != QUESTION:
+        yield f"the recording answers its own question: {QUESTION}"
+    if options.root is not None:
+        yield f"the recorded answer is about the files in {SAMPLE}"
+
+
+@final
+class Chat:
+    """One run and the person who watches it."""
+
+    def __init__(self, agent: Agent, console: Console) -> None:
+        self._agent = agent
+        self._console = console
+        self._receipts: list[Receipt] = []
+        self._interrupted = False
+
+    async def run(self, question: str) -> int:
+        """Ask, show what happens, and return the exit status."""
+        with self._keyboard():
+            async with self._agent:
+                run = self._agent.prompt(question)
+                async for event in run:
+                    self._console.show(event)
+                result = await run
+        for receipt in self._receipts:
+            if receipt.status != "delivered":
+                self._console.note(f"came too late and was not delivered: {receipt.message.text}")
+        return 0 if result.status == "completed" else 1
+
+    @contextmanager
+    def _keyboard(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(interrupts(self._interrupt))
+            if (
+                sys.stdin is not None
+                and sys.stdin.isatty()
+                and sys.stdout.isatty()
+                and stack.enter_context(typed_lines(sys.stdin, self._steer))
+            ):
+                self._console.note("type a line to steer, Ctrl-C to cancel, Ctrl-C twice to leave")
+            yield
+
+    def _steer(self, text: str) -> None:
+        try:
+            self._receipts.append(self._agent.steer(text))
+        except KernelError as error:
+            self._console.note(str(error))
+
+    def _interrupt(self) -> None:
+        if self._interrupted:
+            self._leave()
+        self._interrupted = True
+        if self._agent.cancel("Ctrl-C"):
+            self._console.note("cancelling; Ctrl-C once more leaves at once")
+
+    def _leave(self) -> NoReturn:
+        """At once: without waiting for a tool that does not let go."""
+        self._console.note("left")
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
