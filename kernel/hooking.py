@@ -49,7 +49,8 @@ async def project(work: Work, effect: Project, to: Reporter, hooks: Hooks) -> No
     except asyncio.CancelledError:
         if ended_from_outside(work):
             raise
-    to.report(work, Projected(work.number, without_custom(messages), tuple(failures)))
+    changed = None if messages is effect.messages else without_custom(messages)
+    to.report(work, Projected(work.number, changed, tuple(failures)))
 
 
 async def _transformed(
@@ -70,11 +71,9 @@ async def _transformed(
     return messages
 
 
-def without_custom(messages: Sequence[Message]) -> Sequence[Message]:
+def without_custom(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages that an adapter may see. A custom one that no hook rewrote is left out."""
-    if any(type(message) is CustomMessage for message in messages):
-        return tuple(message for message in messages if type(message) is not CustomMessage)
-    return messages
+    return tuple(message for message in messages if type(message) is not CustomMessage)
 
 
 async def call_hook(work: Work, effect: CallHook, to: Reporter, hook: Callable[..., Any], argument: Any) -> None:

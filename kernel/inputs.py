@@ -7,12 +7,12 @@ another run, or of work that was abandoned, can't be mistaken for one of now.
 Ids, random numbers and failures enter here as data; the core makes none of them.
 """
 
-from typing import Any, ClassVar, Literal, final
+from typing import ClassVar, Literal, final
 
 from attrs import define, frozen
 
 from kernel.errors import Failure
-from kernel.messages import InputMessage, Part, StopReason, Text
+from kernel.messages import InputMessage, Message, Part, StopReason, Text
 from kernel.setup import Setup
 from statechart import Command, Fact
 
@@ -157,11 +157,14 @@ class Advance:
 @final
 @frozen
 class Projected:
-    """The messages of the next request, after the hooks; `failures` names the hooks that raised and what they said."""
+    """The messages of the next request; None when no hook changed them, so that nobody has to copy a conversation.
+
+    `failures` names the hooks that raised and what they said.
+    """
 
     trigger: ClassVar = Fact.PROJECTED
     work: int
-    messages: Any  # a Sequence[Message]; not copied when no hook changed it
+    messages: tuple[Message, ...] | None = None
     failures: tuple[tuple[str, str], ...] = ()
 
 

@@ -48,9 +48,9 @@ def schema_validator(parameters: Mapping[str, Any], *, name: str = "the tool") -
 
 
 def _allows_everything(parameters: Mapping[str, Any]) -> bool:
-    spoken = {key: value for key, value in parameters.items() if key not in _SILENT}
-    spoken = {key: value for key, value in spoken.items() if value or key == "additionalProperties"}
-    return parameters.get("type", "object") == "object" and (not spoken or spoken == {"additionalProperties": True})
+    silent = _SILENT | {key for key in ("properties", "required") if not parameters.get(key)}
+    spoken = {key: value for key, value in parameters.items() if key not in silent}
+    return parameters.get("type", "object") == "object" and spoken in ({}, {"additionalProperties": True})
 
 
 def _unchecked(arguments: dict[str, Any]) -> dict[str, Any]:

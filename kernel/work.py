@@ -97,8 +97,8 @@ def unstarted(work: Work, effect: Start) -> Input:
             return ToolSettled(work.number, call.id, (Text(why),), True, ended="cancelled", executed=False)
         case PrepareCall():
             return CallPrepared(work.number, error=why)
-        case Project(messages=messages):
-            return Projected(work.number, messages)
+        case Project():
+            return Projected(work.number)
         case CallHook():
             return HookReturned(work.number, failure=why)
         case Summarize():

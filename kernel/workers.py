@@ -124,7 +124,7 @@ class Workers:
     def _project(self, effect: Project) -> None:
         hooks = self._household.hooks
         if hooks.transform_context is None and hooks.convert_to_llm is None:
-            self._intake.receive(Projected(effect.work, effect.messages))
+            self._intake.receive(Projected(effect.work))
         else:
             self._begin(Work(effect.work, "hook", "transform_context"), effect, project, hooks)
 

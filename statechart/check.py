@@ -46,7 +46,7 @@ class Declaration:
         """The compiled table; an error says what could not be compiled."""
         try:
             return compile_table(PhaseMachine(self.rows))
-        except ValueError as problem:  # how the library says that a state does not exist
+        except (ValueError, AttributeError) as problem:  # how the library speaks of unknown states and triggers
             raise CannotCompileError(str(problem)) from problem
 
     def rows_at(self, state: str, trigger: Command | Fact) -> list[Row]:
@@ -375,7 +375,7 @@ CHECKS: Final = (
     Check("compiled", "the machine of transitions does what the rows say", _compiled),
     Check("reachable", "every leaf can be reached, and from each one idle or closed", _reachable),
     Check("refused", "what begins something is AGENT_BUSY during a run, and a closed agent is AGENT_CLOSED", _refused),
-    Check("allowed", "cancel, wait_for_idle, close are never refused; unqueue, configure and their like only when closed", _allowed),
+    Check("allowed", "cancel, wait_for_idle and close are never refused; lesser commands only when closed", _allowed),
     Check("announced", "a change of phase is announced once, but for those into idle and closed", _announced),
     Check("outcomes", "whatever ends a run decides its outcome exactly once, and nothing else does", _outcomes),
     Check("brackets", "a run begins, stops its work, finishes and ends exactly where it should", _brackets),

@@ -71,7 +71,7 @@ def project(state: CoreState, input: Any) -> None:
 
 def prepare_request(state: CoreState, input: Any) -> None:
     del state.works[input.work]
-    state.live.request_messages = input.messages
+    state.live.request_messages = state.transcript.plain if input.messages is None else input.messages
     for hook, error in input.failures:
         state.publish(HookFailed, hook, error)
 

@@ -1,0 +1,1 @@
+"""Programs that use the kernel, each a module that can be run."""

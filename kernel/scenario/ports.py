@@ -43,7 +43,7 @@ def _lines(part: Part, gates: Gates) -> list[Any]:
         case "wait_ignoring_cancel", gate:
             return [TextDelta(""), lambda: gates.wait_ignoring_cancel(gate)]
         case "open", gate:
-            return [TextDelta(""), gates.opening(gate), asyncio.sleep(0)]  # who waited there goes on first
+            return [TextDelta(""), gates.opening(gate), lambda: asyncio.sleep(0)]  # who waited there goes on first
         case "usage", usage:
             return [Usage(usage.input, usage.output)]
         case "fail", fail:

@@ -20,7 +20,7 @@ from tests.benchmarks.measure import Comparison, Spread
 from tests.benchmarks.plans import text_plan
 from tests.benchmarks.sides import Seen, Side
 from tests.benchmarks.subject import Kernel
-from tests.benchmarks.workloads import many_agents
+from tests.benchmarks.workloads import together
 
 ROOT: Final = Path(__file__).parents[2]
 SIDES: Final[dict[str, Side]] = {"floor": Floor(), "kernel": Kernel(listen=None)}
@@ -48,16 +48,14 @@ async def live_kilobytes(side: Side, count: int) -> float:
         tracemalloc.stop()
 
 
-def resident_kilobytes(side: Side, count: int) -> float:
+async def resident_kilobytes(side: Side, count: int) -> float:
     """What this process grows by for each of *count* agents that have run once, all at the same time."""
-    asyncio.run(many_agents(side, 2))
+    await together(side, 2)
     gc.collect()
     before = _resident()
-    agents = asyncio.run(many_agents(side, count))
+    agents, _ = await together(side, count)
     gc.collect()
-    grown = _resident() - before
-    assert agents
-    return grown / count
+    return (_resident() - before) / len(agents)
 
 
 def _resident() -> float:
@@ -89,4 +87,4 @@ def _ratio(floor: Spread, kernel: Spread) -> Spread:
 
 
 if __name__ == "__main__":
-    print(resident_kilobytes(SIDES[sys.argv[1]], int(sys.argv[2])))
+    print(asyncio.run(resident_kilobytes(SIDES[sys.argv[1]], int(sys.argv[2]))))

@@ -1,0 +1,67 @@
+"""`python -m tests.benchmarks [--rounds N] [--only NAME …]`: measure, and print one Markdown table."""
+
+import argparse
+import asyncio
+
+from tests.benchmarks import memory, micro, report, startup
+from tests.benchmarks.floor import Event, Floor
+from tests.benchmarks.measure import Comparison, compare
+from tests.benchmarks.sides import Side
+from tests.benchmarks.subject import Kernel
+from tests.benchmarks.workloads import workloads
+
+EXTRA = ("awaited", "in-place", "memory", "guarding", "startup")
+
+
+async def _awaited(event: Event) -> None:
+    return
+
+
+def sides(name: str) -> tuple[Side, Side]:
+    """Who does the workload *name*."""
+    match name:
+        case "awaited":
+            return Floor(_awaited), Kernel(lambda ear: ear.listen_slowly)
+        case "in-place":
+            return Floor(in_place=True), Kernel()
+        case "growth":
+            return Floor(), Kernel(endless=True)
+        case "construction":
+            return Floor(), Kernel(listen=None)
+    return Floor(), Kernel()
+
+
+async def measure(name: str, rounds: int) -> list[Comparison]:
+    """One workload on both sides, after a short run of it that nobody measures."""
+    every, small = workloads(), workloads(0.05)
+    workload = {"awaited": "text", "in-place": "tools"}.get(name, name)
+    await compare(small[workload], *sides(name), rounds=1)
+    rows = await compare(every[workload], *sides(name), rounds=rounds)
+    note = {"awaited": ", an async listener awaited", "in-place": "; the bare loop awaits the tool in place"}
+    return [Comparison(row.label + note.get(name, ""), row.unit, row.floor, row.kernel, row.ratio) for row in rows]
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    names = (*workloads(), *EXTRA)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    options = parser.parse_args()
+    report.show(report.machine() + "\n\n" + report.header())
+    for name in names:
+        if name not in options.only:
+            continue
+        match name:
+            case "memory":
+                report.show(report.compared(asyncio.run(memory.memory_rows())))
+            case "guarding":
+                report.show(report.alone(micro.staying_rows(100_000) + micro.moving_rows(2000) + micro.size_rows()))
+            case "startup":
+                report.show(report.alone(startup.import_rows() + startup.table_rows()))
+            case _:
+                report.show(report.compared(asyncio.run(measure(name, options.rounds))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,330 @@
+"""Every command that is given to the agent, from outside or from inside a callable, with what it must answer.
+
+What is right is read off the compiled decision table, for the place where the agent is. Nothing is raised here: what is
+wrong is noted in the world, since a caller may be a callable of the kernel's.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from attrs import define, frozen
+
+from kernel import AgentClosedError, AgentState, CustomMessage, KernelError, Receipt, Run, UserMessage, errors
+from kernel.guards import GUARDS
+from kernel.profiles import DEFAULT
+from statechart import Ask, Command, Leaf, Phase, Refuse, Step, decisions
+from tests.kernel.stateful.listeners import WorldListener
+from tests.kernel.stateful.world import SITUATIONS, RunStory, World, WorldTool
+
+ERRORS: Final = {
+    kind.code: kind
+    for kind in (
+        errors.AgentBusyError, AgentClosedError, errors.NothingToContinueError, errors.NothingToCompactError,
+        errors.QueueFullError, errors.MessageLimitError,
+    )
+}  # fmt: skip
+BAD: Final = (
+    "prompt", "prompt 5", "steer", "follow_up 5", "subscribe", "unqueue", "cancel", "tools", "model", "system_prompt",
+)  # fmt: skip
+
+
+@define(eq=False)
+class Item:
+    """A queued message, and after how many resets it was queued."""
+
+    receipt: Receipt
+    queue: str
+    resets: int
+
+
+@frozen
+class Kept:
+    """A snapshot, and what it looked like when it was taken."""
+
+    state: AgentState
+    copy: str
+
+
+class Commands:
+    """Gives commands, checks the answers, and remembers what was accepted."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.items: list[Item] = []
+        self.listeners: list[WorldListener] = []
+        self.kept: list[Kept] = []
+        self.resets = 0
+        self.prompts = ["p0"]
+        self.said = 0
+        self.tasks: list[Any] = []
+        world.act = self.act
+
+    # ---- the oracle ----
+
+    def give(self, command: Command, call: Callable[[], Any]) -> tuple[bool, Any]:
+        """Give *command* by *call*: whether it was accepted, and what it returned."""
+        world, core = self.world, self.world.agent._shell.core.state
+        leaf = core.leaf
+        decided = decisions()[leaf][command]
+        while isinstance(decided, Ask):
+            decided = decided.yes if GUARDS[decided.guard](core, None) else decided.no
+        before = self._picture()
+        try:
+            answer = call()
+        except KernelError as error:
+            wanted = ERRORS[decided.refusal] if isinstance(decided, Refuse) else None
+            if type(error) is not wanted:
+                world.note(f"{command} in {leaf} raised {error!r}; right is {decided}")
+            elif not (str(leaf.rpartition(".")[2]) in str(error) or str(world.agent.phase) in str(error)):
+                world.note(f"the error of {command} does not name the phase: {error}")
+            elif self._picture() != before:
+                world.note(f"{command} was refused in {leaf} and changed something")
+            SITUATIONS[f"refused: {type(error).__name__}"] += 1
+            return False, None
+        except Exception as error:
+            world.note(f"{command} in {leaf} raised {error!r}")
+            return False, None
+        if not isinstance(decided, Step):
+            world.note(f"{command} was accepted in {leaf}; right is {decided}")
+        elif core.leaf is not decided.target:
+            world.note(f"{command} went from {leaf} to {core.leaf}; right is {decided.target}")
+        return True, answer
+
+    def _picture(self) -> Any:
+        agent = self.world.agent
+        statuses = [item.receipt.status for item in self.items]
+        return agent.state, len(self.world.recorder.events), statuses, agent._shell.core.state.barrier
+
+    def act(self, name: str) -> None:
+        """A command by its name, from inside a callable."""
+        if name == "subscribe":
+            self.subscribe("quiet", "run.started", "cancel", 0)
+        elif name == "unqueue":
+            self.unqueue(0)
+        elif name == "configure":
+            self.configure(0)
+        elif name in ("await run", "wait_for_idle"):
+            self.world.loop.create_task(self._wait_for_idle(), name="a test's wait")
+        elif name == "aclose":
+            self.aclose()
+        else:
+            getattr(self, name)()
+
+    # ---- runs ----
+
+    def _message(self, kind: int) -> Any:
+        self.said += 1
+        text = f"m{self.said}"
+        return (text, UserMessage(text), CustomMessage(text))[kind]
+
+    def prompt(self, kind: int = 0) -> None:
+        """Start a run."""
+        message = self._message(kind)
+        self._begin(Command.PROMPT, lambda: self.world.agent.prompt(message))
+
+    def continue_(self) -> None:
+        """Go on."""
+        self._begin(Command.CONTINUE, self.world.agent.continue_)
+
+    def compact(self) -> None:
+        """Compact by hand."""
+        self._begin(Command.COMPACT, self.world.agent.compact)
+
+    def _begin(self, command: Command, call: Callable[[], Run]) -> None:
+        accepted, run = self.give(command, call)
+        if accepted:
+            world = self.world
+            story = RunStory(run, world.loop.time(), str(command), len(self.prompts) - 1)
+            world.runs.append(story)
+            story.waiters = [world.loop.create_task(self._wait(story), name=f"a test's wait {n}") for n in range(2)]
+            if (mode := world.tape.take(4)) != 1:
+                story.reader = world.loop.create_task(self._read(story, mode), name="a test's reader")
+
+    async def _wait(self, story: RunStory) -> Any:
+        result = await story.run
+        if story.ended is None:
+            story.ended = self.world.loop.time()
+        return result
+
+    async def _read(self, story: RunStory, mode: int) -> None:
+        try:
+            async for event in story.run:
+                story.read.append(event)
+                if mode == 3:
+                    await self.world.sleep(1)
+        except errors.EventsLostError as error:
+            story.lost = error
+            SITUATIONS["a reader lost events"] += 1
+
+    def cancel(self, reason: str | None = None, *, by_run: bool = False) -> None:
+        """Stop the run."""
+        world, core = self.world, self.world.agent._shell.core.state
+        leaf, story = core.leaf, world.runs[-1] if world.runs else None
+        call = story.run.cancel if by_run and story is not None else world.agent.cancel
+        accepted, answer = self.give(Command.CANCEL, lambda: call(reason))
+        right = accepted and leaf.startswith("running.")
+        if answer is not right:
+            world.note(f"cancel in {leaf} answered {answer}")
+        self._told_to_stop(leaf, reason)
+
+    def _told_to_stop(self, leaf: Leaf, reason: str | None) -> None:
+        story = self.world.runs[-1] if self.world.runs else None
+        if story is None:
+            return
+        now = self.world.loop.time()
+        if leaf.startswith("running."):
+            story.cancelled, story.reason = now, reason
+            SITUATIONS[f"cancel in {leaf.rpartition('.')[2]}"] += 1
+        if leaf is Leaf.SETTLING and story.told_to_settle is None:
+            story.told_to_settle = now
+            SITUATIONS["cancel in settling"] += 1
+
+    def aclose(self) -> None:
+        """Close in a task of its own."""
+
+        async def close() -> None:
+            leaf = self.world.agent._shell.core.state.leaf
+            before = len(self.world.problems)
+            coroutine = self.world.agent.aclose()
+            # Its first step, up to where it waits, is the command; what follows only waits.
+            accepted, left = self.give(Command.CLOSE, lambda: first_step(coroutine))
+            if accepted and len(self.world.problems) == before:
+                self._told_to_stop(leaf, "closed")
+                await rest(coroutine, left)
+                if self.world.agent.phase is not Phase.CLOSED:
+                    self.world.note(f"aclose() returned in phase {self.world.agent.phase}")
+
+        self.tasks.append(self.world.loop.create_task(close(), name="a test's close"))
+
+    def wait_for_idle(self) -> None:
+        """Wait in a task of its own."""
+        self.tasks.append(self.world.loop.create_task(self._wait_for_idle(), name="a test's wait"))
+
+    async def _wait_for_idle(self) -> None:
+        waited_for = len(self.world.runs)
+        await self.world.agent.wait_for_idle()
+        if any(story.run.result is None for story in self.world.runs[:waited_for]):
+            self.world.note("wait_for_idle() returned before the run had settled")
+
+    # ---- queues ----
+
+    def steer(self, kind: int = 0) -> None:
+        """Queue steering."""
+        message = self._message(kind)
+        self._keep("steering", *self.give(Command.STEER, lambda: self.world.agent.steer(message)))
+
+    def follow_up(self, kind: int = 0) -> None:
+        """Queue a follow-up."""
+        message = self._message(kind)
+        self._keep("follow_up", *self.give(Command.FOLLOW_UP, lambda: self.world.agent.follow_up(message)))
+
+    def _keep(self, queue: str, accepted: bool, receipt: Receipt) -> None:
+        if accepted:
+            self.items.append(Item(receipt, queue, self.resets))
+            if receipt.status != "queued":
+                self.world.note(f"a new receipt is {receipt.status}")
+
+    def unqueue(self, which: int) -> None:
+        """Take one of all messages that were ever queued out again."""
+        if not self.items:
+            return
+        receipt = self.items[-1 - which % len(self.items)].receipt
+        status = receipt.status
+        accepted, answer = self.give(Command.UNQUEUE, lambda: self.world.agent.unqueue(receipt))
+        right = (receipt.message, "dropped") if status == "queued" else (None, status)
+        if accepted and (answer, receipt.status) != right:
+            self.world.note(f"unqueue of what was {status} answered {answer}, and it is {receipt.status}")
+
+    def clear_queues(self) -> None:
+        """Take all out."""
+        waiting = self.world.agent.queued
+        accepted, answer = self.give(Command.CLEAR_QUEUES, self.world.agent.clear_queues)
+        if accepted and (answer != waiting or any(self.queued_items())):
+            self.world.note(f"clear_queues returned {answer} of {waiting}")
+
+    def queued_items(self) -> list[Item]:
+        """Those whose receipts say that they wait."""
+        return [item for item in self.items if item.receipt.status == "queued"]
+
+    # ---- the rest ----
+
+    def reset(self) -> None:
+        """Forget the conversation."""
+        accepted, _ = self.give(Command.RESET, self.world.agent.reset)
+        if accepted:
+            self.resets += 1
+            state = self.world.agent.state
+            if state.messages or state.archive or any(self.queued_items()) or state.subscriber_error_count:
+                self.world.note("reset() left something")
+
+    def configure(self, what: int) -> None:
+        """Change the system prompt, and sometimes the tools too."""
+        agent = self.world.agent
+        text = f"p{len(self.prompts)}"
+        names = ("plain", "ordered", "writer", "timed") if what != 1 else ("plain",)
+        tools = [WorldTool(self.world, name) for name in names]
+        accepted, _ = self.give(Command.CONFIGURE, lambda: agent.configure(system_prompt=text, tools=tools))
+        if accepted:
+            self.prompts.append(text)
+
+    def subscribe(self, kind: str, at: str, deed: str, times: int) -> None:
+        """A new listener."""
+        listener = WorldListener(self.world, kind, at, deed, times)
+        accepted, subscription = self.give(Command.SUBSCRIBE, lambda: self.world.agent.subscribe(listener))
+        if accepted:
+            listener.subscription = subscription
+            self.listeners.append(listener)
+
+    def unsubscribe(self, which: int) -> None:
+        """One of all listeners that ever were; one that listens no more is a no-op."""
+        if self.listeners:
+            self.listeners[which % len(self.listeners)].unsubscribe()
+
+    def snapshot(self) -> None:
+        """Keep the state, and how it looks."""
+        state = self.world.agent.state
+        self.kept.append(Kept(state, repr(state)))
+
+    def bad_input(self, which: str) -> None:
+        """Something that is refused for what it is, wherever the agent is, and changes nothing."""
+        agent: Any = self.world.agent
+        twice = [WorldTool(self.world, "plain")] * 2
+        call: Callable[[], Any] = {
+            "prompt": lambda: agent.prompt("  "),
+            "prompt 5": lambda: agent.prompt(5),
+            "steer": lambda: agent.steer(""),
+            "follow_up 5": lambda: agent.follow_up(5),
+            "subscribe": lambda: agent.subscribe("me"),
+            "unqueue": lambda: agent.unqueue(1),
+            "cancel": lambda: agent.cancel(5),
+            "tools": lambda: agent.configure(tools=twice, system_prompt="never"),
+            "model": lambda: agent.configure(model=object()),
+            "system_prompt": lambda: agent.configure(system_prompt=None),
+        }[which]
+        before = self._picture()
+        try:
+            call()
+        except (TypeError, ValueError):
+            if self._picture() != before:
+                self.world.note(f"a bad {which} changed something")
+        else:
+            self.world.note(f"a bad {which} was taken")
+
+
+def first_step(coroutine: Any) -> Any:
+    """Run *coroutine* to where it first waits: what it waits for; None when it is done."""
+    try:
+        return coroutine.send(None)
+    except StopIteration:
+        return None
+
+
+async def rest(coroutine: Any, waits_for: Any) -> None:
+    """Run *coroutine* on from where it waits."""
+    while waits_for is not None:
+        waits_for._asyncio_future_blocking = False
+        await waits_for
+        waits_for = first_step(coroutine)
+
+
+CONFIGURED: Final = DEFAULT

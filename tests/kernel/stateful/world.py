@@ -1,0 +1,465 @@
+"""A world around one agent: a model, tools, hooks and a compactor whose every choice is read from a tape.
+
+Nothing is drawn inside a task: rules extend the tape, whoever has to choose takes the next number from it, and where the
+tape has ended takes 0. Choice 0 is always the simplest one, so that an example shrinks to a world that only says "ok".
+
+What must never happen but is seen inside a callable of the kernel's can't be raised there, since the kernel would take it
+for the callable's own failure. It is noted in `problems`, and an invariant raises it.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from attrs import define, field, frozen
+
+from kernel import (
+    Agent,
+    AssistantMessage,
+    Block,
+    CustomMessage,
+    Finished,
+    Message,
+    ModelError,
+    ModelRequest,
+    Phase,
+    ReasoningDelta,
+    ReentrancyError,
+    Run,
+    StopReason,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    ToolMessage,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from kernel.testing import Recorder, SimulatedLoop
+
+SITUATIONS: Final[Counter[str]] = Counter()
+"""How often each interesting situation was reached, over all examples of this process."""
+
+
+class Tape:
+    """Numbers to choose by."""
+
+    def __init__(self) -> None:
+        self.numbers: deque[int] = deque()
+
+    def take(self, count: int) -> int:
+        """A number below *count*: the next one of the tape, or 0."""
+        return self.numbers.popleft() % count if self.numbers else 0
+
+
+@define(eq=False)
+class RunStory:
+    """What the outside knows of one run."""
+
+    run: Run
+    began: float
+    by: str
+    prompts: int
+    ended: float | None = None
+    cancelled: float | None = None
+    reason: str | None = None
+    told_to_settle: float | None = None
+    killed: bool = False
+    waiters: list["asyncio.Task[Any]"] = field(factory=list)
+    reader: "asyncio.Task[None] | None" = None
+    read: list[Any] = field(factory=list)
+    lost: Any = None
+
+
+@frozen
+class Body:
+    """A tool body that began: of which call."""
+
+    run_id: str
+    call_id: str
+
+
+class World:
+    """What the fakes share: the tape, the clock, who waits for what, and what was seen."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.loop = loop
+        self.tape = Tape()
+        self.agent: Agent = None  # type: ignore[assignment]  # set by who builds it
+        self.recorder = Recorder()
+        self.act: Callable[[str], object] = lambda name: None
+        self.runs: list[RunStory] = []
+        self.problems: list[str] = []
+        self.requests: list[ModelRequest] = []
+        self.request_copies: list[str] = []
+        self.asked_at = 0
+        self.bodies: list[Body] = []
+        self.keys: dict[str, str] = {}
+        self.terminated: set[str] = set()
+        self.timers = 0
+        self.hanging = 0
+        self.deaf = 0
+        self.calls = 0
+        self.gate = asyncio.Event()
+
+    def note(self, problem: str) -> None:
+        """Something happened that must not."""
+        self.problems.append(problem)
+
+    # ---- ways to take time ----
+
+    async def sleep(self, seconds: float) -> None:
+        """Virtual seconds."""
+        if seconds:
+            self.timers += 1
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self.timers -= 1
+
+    async def hang(self) -> None:
+        """Never come back, unless cancelled."""
+        self.hanging += 1
+        try:
+            await self.loop.create_future()
+        finally:
+            self.hanging -= 1
+
+    async def ignore_cancel(self) -> None:
+        """Swallow every cancellation until the gate is opened."""
+        gate = self.gate
+        self.deaf += 1
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                continue
+        self.deaf -= 1
+
+    def release(self) -> None:
+        """Let those go on who ignore cancellations."""
+        self.gate.set()
+        self.gate = asyncio.Event()
+
+    # ---- what is never allowed ----
+
+    def begin(self, what: str, phase: Phase, run_id: str | None = None) -> None:
+        """A callable of the world's begins: there must be a run that wants it (G7)."""
+        story = self.runs[-1] if self.runs else None
+        if story is None or (run_id is not None and run_id != story.run.id):
+            self.note(f"{what} began for {run_id}, which is not the run that is going")
+        elif story.cancelled is not None:
+            self.note(f"{what} began after the cancel was accepted")
+        elif self.agent.phase is not phase:
+            self.note(f"{what} began in phase {self.agent.phase}, where {phase} is right")
+
+    def asked(self, request: ModelRequest) -> None:
+        """A request came: its messages are paired, none is cut, and a second one in a turn is a retry of the first."""
+        self.begin("a model request", Phase.TURN, request.id.partition(":")[0])
+        if any(request.id == before.id for before in self.requests):
+            self.note(f"two requests have the id {request.id}")
+        for fault in faults_of(request.messages):
+            self.note(f"request {request.id}: {fault}")
+        self._check_repetition(request)
+        self.requests.append(request)
+        self.request_copies.append(repr(request))
+        self.asked_at = len(self.recorder.events)
+
+    def _check_repetition(self, request: ModelRequest) -> None:
+        since = {event.type for event in self.recorder.events[self.asked_at :]}
+        if not self.requests or since & {"turn.started", "compaction.started"}:
+            return
+        before = self.requests[-1]
+        if "retry.ended" not in since:
+            self.note(f"request {request.id} repeats {before.id} without a retry")
+        SITUATIONS["a retry was sent"] += 1
+        if (list(request.messages), request.system_prompt) != (list(before.messages), before.system_prompt):
+            self.note(f"the retry {request.id} is not what {before.id} was")
+
+    # ---- hooks and compactor ----
+
+    def transform_context(self, messages: Sequence[Message]) -> Any:
+        """The hook."""
+        self.begin("transform_context", Phase.TURN)
+        return self._answer(messages, [5])
+
+    def convert_to_llm(self, messages: Sequence[Message]) -> Any:
+        """The hook: custom messages become a user's."""
+        self.begin("convert_to_llm", Phase.TURN)
+        return self._answer(
+            [UserMessage(m.kind) if isinstance(m, CustomMessage) else m for m in messages], "no messages"
+        )
+
+    def before_tool_call(self, call: ToolCall, arguments: dict[str, Any]) -> Any:
+        """The hook. What it does to its copy of the arguments concerns nobody."""
+        self.begin("before_tool_call", Phase.TURN)
+        arguments["spoiled"] = True
+        return self._answer((None, Block("not today"), "nor tomorrow")[self.tape.take(3)], 7)
+
+    def after_tool_result(self, result: ToolMessage) -> Any:
+        """The hook."""
+        self.begin("after_tool_result", Phase.TURN)
+        return self._answer(None, None)
+
+    def should_stop_after_turn(self, state: Any) -> Any:
+        """The hook."""
+        self.begin("should_stop_after_turn", Phase.STEERING)
+        return self._answer(self.tape.take(4) == 3, None)
+
+    def _answer(self, right: Any, wrong: Any) -> Any:
+        how = self.tape.take(8)
+        if how == 1:
+            raise ValueError("the hook broke")
+        if how == 2:
+            self.act("cancel")
+        return self._late_answer(how, right, wrong) if how > 2 else right
+
+    async def _late_answer(self, how: int, right: Any, wrong: Any) -> Any:
+        await self.sleep((0, 1, 0, 1, 0)[how - 3])
+        if how == 5:
+            await self.hang()
+        elif how == 6:
+            await self.ignore_cancel()
+        elif how == 7:
+            return wrong
+        return right
+
+    async def summarize(self, messages: Sequence[Message]) -> str:
+        """The compactor."""
+        self.begin("the compactor", Phase.COMPACTION)
+        if any(isinstance(message, AssistantMessage) and message.is_cut for message in messages):
+            self.note("the compactor was given a cut message")
+        how = self.tape.take(8)
+        if how == 1:
+            raise ValueError("the compactor broke")
+        await self.sleep((0, 0, 1)[how % 3])
+        if how == 3:
+            await self.hang()
+        elif how == 4:
+            await self.ignore_cancel()
+        elif how == 6:
+            self.act("cancel")
+        return {5: " ", 7: "long " * 400}.get(how, "S")
+
+
+def faults_of(messages: Sequence[Message]) -> list[str]:
+    """What a provider would refuse, or must never see, in the messages of a request."""
+    faults = []
+    owed: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            if not owed or owed.pop(0) != message.call_id:
+                faults.append(f"the result of {message.call_id} is out of place")
+            continue
+        if owed:
+            faults.append(f"{message.role} before the results of {owed}")
+        owed = []
+        if isinstance(message, AssistantMessage):
+            owed = [call.id for call in message.calls]
+            if message.is_cut:
+                faults.append("a cut message")
+        elif isinstance(message, CustomMessage):
+            faults.append("a custom message")
+    return [*faults, *(f"no result of {call}" for call in owed)]
+
+
+# ---- the model ----
+
+
+class WorldModel:
+    """A model that says what the tape says."""
+
+    def __init__(self, world: World, context_window: int | None) -> None:
+        self._world = world
+        self.context_window = context_window
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        """A response."""
+        self._world.asked(request)
+        return self._play()
+
+    async def _play(self) -> AsyncIterator[Any]:
+        world = self._world
+        for _ in range((1, 2, 0, 3, 4)[world.tape.take(5)]):
+            roll = world.tape.take(64)
+            await world.sleep((0, 0, 1, 3)[roll // 16])
+            for part in self._piece(roll % 16):
+                yield part
+        roll = world.tape.take(20)
+        stop = await self._end(roll)
+        if roll == 13:
+            yield "what is this?"
+        elif roll != 12:
+            yield Finished(stop)
+
+    def _piece(self, kind: int) -> list[Any]:
+        match kind:
+            case 1 | 2 | 3:
+                return [self._call(("plain", "plain", "ordered", "writer", "timed")[self._world.tape.take(5)])]
+            case 4:
+                name = ("plain", "writer")[self._world.tape.take(2)]
+                return self._streamed(name, ('{"n": 1', ', "path": "a"}'))
+            case 5:
+                return [ReasoningDelta("hm"), ReasoningDelta("", "signed")]
+            case 6:
+                return [self._call("unknown")]
+            case 7:
+                return [ToolCall(self._id(), "plain", {"n": "one"})]
+            case 8:
+                return self._streamed("plain", ('{"n": 1',))
+            case 9:
+                return [Usage(200, 1)]
+            case 10:
+                return [TextDelta("")]
+            case 11 | 12:
+                self._world.act(("cancel", "steer", "follow_up", "configure")[self._world.tape.take(4)])
+                return [TextDelta("acted ")]
+            case 13:
+                twice = self._call("plain")
+                return [twice, twice]
+            case _:
+                return [TextDelta("ok "), TextDelta("ok ")]
+
+    def _id(self) -> str:
+        self._world.calls += 1
+        return f"c{self._world.calls}"
+
+    def _call(self, name: str) -> ToolCall:
+        return ToolCall(self._id(), name, {"n": 1, "path": "ab"[self._world.calls % 3 == 0]})
+
+    def _streamed(self, name: str, pieces: tuple[str, ...]) -> list[ToolCallDelta]:
+        id = self._id()
+        first = ToolCallDelta(self._world.calls, id, name)
+        return [first, *(ToolCallDelta(self._world.calls, arguments=piece) for piece in pieces)]
+
+    async def _end(self, roll: int) -> StopReason | None:
+        match roll:
+            case 1 | 2 | 3:
+                raise ModelError("busy", retryable=True)
+            case 4:
+                raise ModelError("busy", retryable=True, retry_after=7.0)
+            case 5:
+                raise ModelError("bad key")
+            case 6:
+                raise ValueError("")
+            case 7 | 8:
+                raise ModelError("too long", overflow=True)
+            case 9:
+                await self._world.hang()
+            case 10:
+                await self._world.ignore_cancel()
+            case 11:
+                raise asyncio.CancelledError
+            case 14:
+                return StopReason.LENGTH
+            case 15:
+                return StopReason.ERROR
+        return None
+
+
+# ---- the tools ----
+
+
+class WorldTool:
+    """A tool that does what the tape says."""
+
+    description = "does something"
+    parameters: Final = {"type": "object"}
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self.name = name
+        self.mode = "sequential" if name == "ordered" else "parallel"
+        self.timeout = 2.0 if name == "timed" else None
+
+    def resources(self, arguments: dict[str, Any]) -> Sequence[str]:
+        """A writer holds its path."""
+        return (arguments["path"],) if self.name == "writer" else ()
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """n must be a number."""
+        if not isinstance(arguments.get("n"), int) or "spoiled" in arguments:
+            raise ValueError(f"n must be an int, not {arguments}")
+        return arguments
+
+    def execute(self, arguments: dict[str, Any], context: Any) -> Awaitable[Any]:
+        """The body begins at once, and goes on when it is awaited."""
+        world = self._world
+        world.begin(f"the body of {context.call_id}", Phase.TURN, context.run_id)
+        world.bodies.append(Body(context.run_id, context.call_id))
+        key = arguments["path"] if self.name == "writer" else None
+        arguments["spoiled"] = True
+        return self._hold(key, context) if key is not None else self._body(context)
+
+    async def _hold(self, key: str, context: Any) -> Any:
+        world = self._world
+        if key in world.keys:
+            world.note(f"{context.call_id} and {world.keys[key]} hold {key} at the same time")
+        world.keys[key] = context.call_id
+        try:
+            return await self._body(context)
+        finally:
+            del world.keys[key]
+
+    async def _body(self, context: Any) -> Any:
+        world = self._world
+        how = world.tape.take(18)
+        match how:
+            case 1:
+                raise ValueError("the tool broke")
+            case 2 | 3:
+                await world.sleep(how - 1)
+            case 4:
+                context.update("half")
+                await world.sleep(1)
+                context.update("almost")
+            case 5:
+                await world.hang()
+            case 6 | 7:
+                await world.ignore_cancel()
+                context.update("late")
+            case 8:
+                world.terminated.add(context.call_id)
+                return ToolResult("the end", terminate=True)
+            case 9:
+                return object()
+            case 10:
+                world.act("cancel")
+                await world.sleep(1)
+            case 11 | 12:
+                world.act(("steer", "follow_up", "configure", "clear_queues")[world.tape.take(4)])
+            case 13 | 14:
+                self._update_later(context)
+            case 15:
+                raise asyncio.CancelledError
+            case 16:
+                await self._wait_for_run()
+            case 17:
+                return await self._stubborn()
+        return "done"
+
+    def _update_later(self, context: Any) -> None:
+        world = self._world
+
+        def update() -> None:
+            world.timers -= 1
+            context.update("too late")
+
+        world.timers += 1
+        world.loop.call_later(1 + world.tape.take(2), update)
+
+    async def _wait_for_run(self) -> None:
+        try:
+            await self._world.runs[-1].run
+        except ReentrancyError:
+            return
+        self._world.note("a tool could wait for its own run")
+
+    async def _stubborn(self) -> str:
+        """Not to be cancelled once, but soon done."""
+        try:
+            await self._world.hang()
+        except asyncio.CancelledError:
+            await self._world.sleep(0.5)
+        return "done all the same"
