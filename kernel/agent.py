@@ -5,7 +5,7 @@ return at once; `steer` and `follow_up` add to it; `cancel` stops it; listeners 
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, final
 
@@ -22,6 +22,7 @@ from kernel.inputs import (
     Configure,
     Continue,
     FollowUp,
+    Input,
     Prompt,
     QueuedItem,
     Reset,
@@ -63,14 +64,15 @@ class Agent:
 
     *model* answers (`kernel.Model`). *tools* are what it may call (`@kernel.tool`). *hooks* take part in runs. *config*
     has the policies and limits. *messages* is a conversation to go on from: it is checked and copied; calls without a
-    result get an interrupted one. *compactor* makes summaries; by default the model is asked.
+    result get an interrupted one. *compactor* makes summaries; by default the model is asked. *record* is handed each input
+    of the core (`kernel.journal.JournalWriter.record`).
 
     Model and tools are captured now: replacing `model.stream` or a tool's fields later changes nothing.
 
     Raises TypeError or ValueError naming the argument that is wrong, `MessageLimitError` for too many messages.
     """
 
-    __slots__ = ("__weakref__", "_prefix", "_runs", "_shell")
+    __slots__ = ("__weakref__", "_items", "_prefix", "_runs", "_shell")
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class Agent:
         config: KernelConfig = _DEFAULT,
         messages: Iterable[Message] = (),
         compactor: Compactor | None = None,
+        record: Callable[[Input], None] | None = None,
     ) -> None:
         if not isinstance(hooks, Hooks):
             raise TypeError(f"hooks must be a kernel.Hooks, not {hooks!r}")
@@ -97,9 +100,9 @@ class Agent:
         elif not callable(getattr(compactor, "summarize", None)):
             raise TypeError(f"compactor must have a summarize method, not {compactor!r}")
         names = frozenset(name for name in attrs.fields_dict(Hooks) if getattr(hooks, name) is not None)
-        self._shell = Shell(Core(config, setup, names, messages, shadow()), hooks, compactor)
+        self._shell = Shell(Core(config, setup, names, messages, record=record, shadow=shadow()), hooks, compactor)
         self._prefix = secrets.token_hex(4)
-        self._runs = 0
+        self._runs = self._items = 0
 
     # ---- runs ----
 
@@ -286,7 +289,8 @@ class Agent:
 
     def _receipt(self, message: str | InputMessage) -> Receipt:
         checked = _input("message", message)
-        return Receipt(self._shell.core.state.number(), checked)
+        self._items += 1
+        return Receipt(self._items, checked)
 
 
 def _input(argument: str, message: Any) -> InputMessage:

@@ -99,11 +99,11 @@ def _bind(decision: Decision) -> Bound:
 class Core:
     """The lifecycle of one agent, as data and decisions.
 
-    *shadow*, when it is given, is told of each decision before it is carried out, and may raise; tests use it to ask the
-    live machine the same question.
+    *record*, when it is given, is handed each input that was taken; it must not raise. *shadow*, when it is given, is told
+    of each decision before it is carried out, and may raise; tests use it to ask the live machine the same question.
     """
 
-    __slots__ = ("_shadow", "_table", "state")
+    __slots__ = ("_record", "_shadow", "_table", "state")
 
     def __init__(
         self,
@@ -111,10 +111,13 @@ class Core:
         setup: Setup,
         hooks: frozenset[str] = frozenset(),
         messages: Iterable[Message] = (),
+        *,
+        record: Callable[[Input], None] | None = None,
         shadow: Shadow | None = None,
     ) -> None:
         self.state = CoreState(config, setup, hooks, Transcript(adopt_history(messages, config.message_limit)))
         self._table = bound_table()
+        self._record = record
         self._shadow = shadow
 
     def receive(self, input: Input) -> list[Effect]:
@@ -132,6 +135,8 @@ class Core:
             self._fire_timer(input)  # type: ignore[arg-type]
         else:
             self._take(input)
+        if self._record is not None:
+            self._record(input)
         state = self.state
         effects, state.effects = state.effects, []
         return effects

@@ -291,9 +291,7 @@ STARTS: Final = {
     Action.SUMMARIZE: Leaf.COMPACTION,
 }
 ACCEPTS: Final = frozenset({Action.ACCEPT_PROMPT, Action.ACCEPT_STEERING, Action.ACCEPT_FOLLOW_UP})
-WAITING: Final = frozenset(
-    {Leaf.OPENING, Leaf.REQUESTING, Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.COMPACTION, Leaf.CANCELLING}
-)
+WAITING: Final = frozenset({Leaf.OPENING, Leaf.REQUESTING, Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.COMPACTION, Leaf.CANCELLING})
 EXITS: Final = {
     Leaf.CANCELLING: {Leaf.CANCELLING, Leaf.SETTLING},
     Leaf.SETTLING: {Leaf.SETTLING, Leaf.IDLE, Leaf.CLOSED},

@@ -47,7 +47,7 @@ REGION: Final = {  # fill and border
 }
 INNER: Final = ("white", "#1565c0")
 NOTICE: Final = "Written by `python -m statechart draw`; do not edit."
-LABEL_WIDTH, BOX_WIDTH, BANNER_WIDTH = 26, 40, 60  # in characters
+LABEL_WIDTH, BOX_WIDTH, BANNER_WIDTH = 24, 40, 60  # in characters
 BRANCHING: Final = f"{RUNNING}.{Fact.RESPONSE_FAILED}?"
 STRAIGHT: Final = frozenset(
     {
@@ -252,12 +252,12 @@ def _mermaid_edge(edge: Edge) -> str:
 def dot(chart: Chart, full: bool) -> str:
     """The chart in the language of graphviz; with conditions and with what happens in place when *full*."""
     chart = with_choices(chart)
-    spacing = "nodesep=0.35 ranksep=0.35" if full else "nodesep=0.5 ranksep=0.4"
+    spacing = "nodesep=0.4 ranksep=0.35" if full else "nodesep=0.5 ranksep=0.4"
     body = [
-        f'graph [compound=true rankdir=TB fontname="Helvetica" fontsize=14 pad=0.3 {spacing}];',
+        f'graph [compound=true rankdir=TB fontname="Arial" fontsize=14 pad=0.3 {spacing}];',
         f"label=<{_dot_legend(full)}>; labelloc=b; labeljust=l;",
-        'node [shape=plain fontname="Helvetica" fontsize=13];',
-        'edge [fontname="Helvetica" fontsize=11 arrowsize=0.7 penwidth=1.2];',
+        'node [shape=plain fontname="Arial" fontsize=13];',
+        'edge [fontname="Arial" fontsize=11 arrowsize=0.7 penwidth=1.2];',
         'start [shape=circle style=filled fillcolor=black width=0.16 fixedsize=true label=""];',
         *(line for place in chart.inside("") for line in _dot_place(chart, place, full)),
         f'start -> "{chart.initial}" [color="{INK[FACT]}"];',

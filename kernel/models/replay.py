@@ -160,7 +160,7 @@ class ReplayModel:
         requests = self.recording.requests
         if self._asked > len(requests):
             raise ModelError(
-                f"the recording of {self.recording.header.model} is over: it has {len(requests)} answers, "
+                f"the recording of {self.recording.header.model} is over: request {len(requests)} was its last, "
                 f"and this is request {self._asked}"
             )
         reader = ChunkReader()

@@ -1,5 +1,6 @@
 """What the contract tests share: a simulated world in which nothing may escape, listeners that keep, and short lines."""
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
@@ -59,6 +60,13 @@ def on(agent: Agent, type: str, act: Callable[[], object], *, nth: int = 1) -> N
     agent.subscribe(listener)
 
 
+async def passing(seconds: float) -> None:
+    """Return when so much simulated time is over."""
+    over = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, over.set)
+    await over.wait()
+
+
 async def ended(run: Run) -> tuple[list[Event], RunResult]:
     """All events of a run, read to the end, and its result."""
     return [event async for event in run], await run
@@ -108,5 +116,5 @@ def _short(line: dict[str, Any]) -> str:
 
 __all__ = [
     "Agent", "Event", "Finished", "Hooks", "KernelConfig", "Run", "RunResult", "check", "ended", "fail", "heard", "lines",
-    "on", "phases", "read", "requests", "roles", "simulated", "told", "types",
+    "on", "passing", "phases", "read", "requests", "roles", "simulated", "told", "types",
 ]  # fmt: skip

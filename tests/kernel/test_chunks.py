@@ -29,7 +29,13 @@ def places(*chunks: Any) -> list[int]:
 
 def test_text_is_text():
     """The content of a delta is text; an empty or missing one says nothing."""
-    chunks = [delta(role="assistant", content=None), delta(content=""), delta(content="Hel"), delta(content="lo"), delta("stop")]
+    chunks = [
+        delta(role="assistant", content=None),
+        delta(content=""),
+        delta(content="Hel"),
+        delta(content="lo"),
+        delta("stop"),
+    ]
     assert parts(*chunks) == [TextDelta("Hel"), TextDelta("lo"), Finished(StopReason.STOP)]
 
 
@@ -51,7 +57,9 @@ def test_a_refusal_is_text():
 
 def test_a_call_comes_in_pieces():
     """The id and name come first, then pieces of the arguments."""
-    assert parts(called(0, "c1", "read", None), called(0, arguments='{"a"'), called(0, arguments=":1}"), delta("tool_calls")) == [
+    assert parts(
+        called(0, "c1", "read", None), called(0, arguments='{"a"'), called(0, arguments=":1}"), delta("tool_calls")
+    ) == [
         ToolCallDelta(0, "c1", "read", ""),
         ToolCallDelta(0, None, None, '{"a"'),
         ToolCallDelta(0, None, None, ":1}"),
@@ -76,7 +84,13 @@ def test_calls_of_one_index_are_told_apart_by_their_ids():
 
 def test_calls_without_an_index_are_told_apart_by_their_ids():
     """Some providers give no index: an id begins a call, what has none belongs to the last."""
-    assert places(called(None, "a", "x"), called(None), called(None, "b", "y"), called(None), called(None, "b")) == [0, 0, 1, 1, 1]
+    assert places(called(None, "a", "x"), called(None), called(None, "b", "y"), called(None), called(None, "b")) == [
+        0,
+        0,
+        1,
+        1,
+        1,
+    ]
 
 
 def test_an_id_that_comes_late_names_its_call():
@@ -129,7 +143,9 @@ def test_a_filtered_response_is_a_failure():
     assert not caught.value.retryable
 
 
-@pytest.mark.parametrize("chunk", [{}, {"choices": []}, {"choices": None, "usage": None}, {"choices": [{"index": 0, "delta": None}]}], ids=str)
+@pytest.mark.parametrize(
+    "chunk", [{}, {"choices": []}, {"choices": None, "usage": None}, {"choices": [{"index": 0, "delta": None}]}], ids=str
+)
 def test_a_chunk_may_say_nothing(chunk: dict[str, Any]):
     """Chunks without choices or without a delta are allowed."""
     assert parts(chunk) == []
@@ -137,7 +153,16 @@ def test_a_chunk_may_say_nothing(chunk: dict[str, Any]):
 
 @pytest.mark.parametrize(
     "chunk",
-    [3, "x", None, {"choices": 3}, {"choices": [3]}, delta(content=3), delta(tool_calls=[3]), {"usage": {"prompt_tokens": "1"}}],
+    [
+        3,
+        "x",
+        None,
+        {"choices": 3},
+        {"choices": [3]},
+        delta(content=3),
+        delta(tool_calls=[3]),
+        {"usage": {"prompt_tokens": "1"}},
+    ],
     ids=str,
 )
 def test_a_malformed_chunk_is_a_failure_that_may_pass(chunk: Any):
@@ -169,5 +194,5 @@ def test_errors_are_told_apart(payload: Any, status: int | None, retryable: bool
 
 def test_an_error_in_the_stream_is_raised():
     """A chunk that tells of an error raises it, with its text."""
-    with pytest.raises(ModelError, match="^slow down$"):
+    with pytest.raises(ModelError, match=r"^slow down$"):
         parts(delta(content="a"), {"error": {"code": 429, "message": "slow down"}})

@@ -84,7 +84,9 @@ def test_what_is_no_whole_summary_is_a_failure(lines: list[Any], words: str):
         summary(*lines)
 
 
-@pytest.mark.parametrize(("model", "prompt"), [(3, "x"), (ScriptedModel, "x"), (ScriptedModel(), 3)], ids=["int", "class", "prompt"])
+@pytest.mark.parametrize(
+    ("model", "prompt"), [(3, "x"), (ScriptedModel, "x"), (ScriptedModel(), 3)], ids=["int", "class", "prompt"]
+)
 def test_bad_input_is_refused(model: Any, prompt: Any):
     """What is no model, or no text, is a TypeError."""
     with pytest.raises(TypeError, match="must be"):

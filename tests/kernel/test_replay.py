@@ -26,7 +26,9 @@ def lines(*entries: Any) -> list[str]:
     return [json.dumps(entry) for entry in entries]
 
 
-TWO = lines(HEADER, {"request": 1}, chunk(0, "a"), chunk(2000, "b"), chunk(2000, "", "stop"), {"request": 2}, chunk(5, "c", "stop"))
+TWO = lines(
+    HEADER, {"request": 1}, chunk(0, "a"), chunk(2000, "b"), chunk(2000, "", "stop"), {"request": 2}, chunk(5, "c", "stop")
+)
 
 
 async def answer(model: ReplayModel) -> list[Part]:
@@ -44,12 +46,16 @@ def test_a_request_past_the_end_is_told():
     """When the recording is over, the request fails with a sentence."""
     model = ReplayModel(lines(HEADER, {"request": 1}, chunk(0, "a", "stop")))
     simulate(answer(model))
-    with pytest.raises(ModelError, match="the recording of m is over: it has 1 answers, and this is request 2") as caught:
+    with pytest.raises(
+        ModelError, match="the recording of m is over: request 1 was its last, and this is request 2"
+    ) as caught:
         simulate(answer(model))
     assert not caught.value.retryable
 
 
-@pytest.mark.parametrize(("options", "seconds"), [({}, 0), ({"timing": True}, 2), ({"timing": True, "speed": 4}, 0.5)], ids=str)
+@pytest.mark.parametrize(
+    ("options", "seconds"), [({}, 0), ({"timing": True}, 2), ({"timing": True, "speed": 4}, 0.5)], ids=str
+)
 def test_the_times_are_kept_when_asked_for(options: dict[str, Any], seconds: float):
     """With `timing` the chunks come when they came, `speed` times as fast; without, there is no waiting."""
 
@@ -125,7 +131,9 @@ def test_an_empty_recording_is_refused(entries: list[str]):
         ReplayModel(entries)
 
 
-@pytest.mark.parametrize(("speed", "error"), [(0, ValueError), (-1, ValueError), (float("inf"), ValueError), ("1", TypeError), (True, TypeError)])
+@pytest.mark.parametrize(
+    ("speed", "error"), [(0, ValueError), (-1, ValueError), (float("inf"), ValueError), ("1", TypeError), (True, TypeError)]
+)
 def test_the_speed_is_checked(speed: Any, error: type[Exception]):
     """A speed that is no positive number is refused, by its name."""
     with pytest.raises(error, match="speed"):
@@ -160,7 +168,10 @@ def test_what_is_scripted_is_said_and_nothing_else_is():
     """The header says that the tool calls are scripted; they are in the first answer alone."""
     recording = read_recording(DEMO.read_text().splitlines())
     assert "tool_calls" in recording.header.scripted
-    calling = [any(chunk.data["choices"][0]["delta"].get("tool_calls") for chunk in chunks if chunk.data["choices"]) for chunks in recording.requests]
+    calling = [
+        any(chunk.data["choices"][0]["delta"].get("tool_calls") for chunk in chunks if chunk.data["choices"])
+        for chunks in recording.requests
+    ]
     assert calling == [True, False, False]
 
 

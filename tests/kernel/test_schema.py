@@ -16,7 +16,10 @@ SCHEMA = freeze(
         "type": "object",
         "properties": {
             "path": {"type": "string"},
-            "filters": {"type": "array", "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "integer"}}}},
+            "filters": {
+                "type": "array",
+                "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "integer"}}},
+            },
         },
         "required": ["path"],
         "additionalProperties": False,
@@ -55,7 +58,16 @@ def test_a_schema_that_allows_everything_needs_no_library(parameters: dict[str, 
 
 
 @pytest.mark.parametrize(
-    "parameters", [SCHEMA, {"additionalProperties": False}, {"required": ["a"]}, {"properties": {"a": {}}}, {"minProperties": 1}, {"not": {}}], ids=str
+    "parameters",
+    [
+        SCHEMA,
+        {"additionalProperties": False},
+        {"required": ["a"]},
+        {"properties": {"a": {}}},
+        {"minProperties": 1},
+        {"not": {}},
+    ],
+    ids=str,
 )
 def test_a_missing_library_is_named_with_its_command(parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     """When a check needs a library and there is none, the error has the command that installs it."""
@@ -95,7 +107,9 @@ def test_a_thousand_faults_are_a_short_text(library: str):
     assert len(str(caught.value)) < 10_000
 
 
-@pytest.mark.parametrize("parameters", [{"type": "objekt"}, {"properties": {"a": {"type": "string", "minLength": "x"}}}], ids=str)
+@pytest.mark.parametrize(
+    "parameters", [{"type": "objekt"}, {"properties": {"a": {"type": "string", "minLength": "x"}}}], ids=str
+)
 def test_what_is_no_schema_is_refused(parameters: dict[str, Any], library: str):
     """A schema that is none is a ValueError when the check is made."""
     with pytest.raises(ValueError, match="parameters of the tool are not a usable JSON Schema"):

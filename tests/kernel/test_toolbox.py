@@ -98,7 +98,8 @@ WAYS_OUT = [
 @POSIX
 @pytest.mark.parametrize("way", WAYS_OUT)
 @pytest.mark.parametrize(
-    ("name", "more"), [("read_file", {}), ("list_files", {}), ("search", {"pattern": "secret"}), ("write_file", {"content": "x"})]
+    ("name", "more"),
+    [("read_file", {}), ("list_files", {}), ("search", {"pattern": "secret"}), ("write_file", {"content": "x"})],
 )
 def test_there_is_no_way_out(root: Path, way: str, name: str, more: dict[str, Any]):
     """Each tool refuses each path that leads out of the root, tells nothing of what is there, and changes nothing."""
@@ -234,7 +235,9 @@ def test_a_long_file_is_cut_at_a_line(root: Path, monkeypatch: pytest.MonkeyPatc
     """A result holds whole lines up to its limit, and says where to go on."""
     monkeypatch.setattr(toolbox, "TEXT_CHARACTERS", 20)
     (root / "long").write_text("12345678\n" * 5)
-    assert text(ask(named(root, "read_file"), path="long")) == "12345678\n12345678\n[lines 1 to 2 of 5; go on with offset 3]"
+    assert (
+        text(ask(named(root, "read_file"), path="long")) == "12345678\n12345678\n[lines 1 to 2 of 5; go on with offset 3]"
+    )
 
 
 def test_a_long_line_is_cut(root: Path, monkeypatch: pytest.MonkeyPatch):
@@ -310,7 +313,9 @@ def test_a_pattern_is_taken_literally(root: Path):
 @pytest.mark.parametrize("pattern", ["", "a\nb"])
 def test_a_pattern_is_one_line(root: Path, pattern: str):
     """An empty pattern, and one of two lines, can't be found."""
-    assert refusal(ask(named(root, "search"), pattern=pattern)) == "the pattern must be a text of one line that is not empty"
+    assert (
+        refusal(ask(named(root, "search"), pattern=pattern)) == "the pattern must be a text of one line that is not empty"
+    )
 
 
 def test_binary_files_and_other_peoples_directories_are_skipped(root: Path):
@@ -403,7 +408,9 @@ def test_calls_for_one_file_share_a_key(root: Path, name: str):
 
 def test_in_one_turn_a_file_is_read_as_it_was_written(root: Path):
     """A call that reads a file waits for the call before it that writes it."""
-    model = ScriptedModel([[call("c1", "write_file", path="n", content="new"), call("c2", "read_file", path="./n")], say("done")])
+    model = ScriptedModel(
+        [[call("c1", "write_file", path="n", content="new"), call("c2", "read_file", path="./n")], say("done")]
+    )
     result = Agent(model, tools=files(root, write=True)).run_sync("go")
     assert [message.text for message in result.messages if isinstance(message, ToolMessage)] == ["Wrote n: 3 bytes.", "new"]
 

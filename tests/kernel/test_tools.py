@@ -52,7 +52,7 @@ class Context:
 
 
 @tool
-def read(
+def read(  # noqa: D417
     path: str,
     /,
     context: ToolContext,
@@ -60,7 +60,7 @@ def read(
     count: Annotated[int, msgspec.Meta(ge=1)] = 3,
     *,
     color: Color = Color.RED,
-    note: str = None,  # type: ignore[assignment]
+    note: str = None,  # type: ignore[assignment]  # noqa: RUF013
 ) -> str:
     """Read a file,
     or a part of it.
@@ -74,6 +74,7 @@ def read(
 
     Returns:
         color: not a parameter.
+
     """
     return f"{path} {context.call_id} {ranges} {count} {color} {note}"
 
@@ -135,6 +136,7 @@ def test_a_string_in_annotated_is_the_description():
 
         Args:
             where: not this
+
         """
         return where
 
@@ -392,7 +394,9 @@ def test_context_variables_reach_the_thread():
     assert asyncio.run(main()) == "seen"
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), StopIteration(), SystemExit(3), asyncio.CancelledError(), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), StopIteration(), SystemExit(3), asyncio.CancelledError(), KeyboardInterrupt()]
+)
 def test_whatever_a_thread_raises_is_an_exception_of_the_call(error: BaseException):
     """A synchronous tool can end neither the loop nor the run: what it raises is an ordinary exception."""
 
@@ -514,7 +518,9 @@ def endless() -> Any:
     return items
 
 
-@pytest.mark.parametrize("value", [object(), [object()], {(1, 2): 3}, endless(), ["\ud800"]], ids=["object", "list", "key", "cycle", "half"])
+@pytest.mark.parametrize(
+    "value", [object(), [object()], {(1, 2): 3}, endless(), ["\ud800"]], ids=["object", "list", "key", "cycle", "half"]
+)
 def test_what_has_no_text_is_told(value: Any):
     """What can't be made text is a TypeError that says what to return instead."""
     with pytest.raises(TypeError, match="Return a string, a ToolResult, or what JSON can say"):

@@ -6,7 +6,22 @@ import pytest
 from attrs import evolve
 
 import statechart.check as checking
-from statechart import INTERNAL, NO_OP, ROWS, Action, Command, Decisions, Fact, Guard, Leaf, Phase, Refuse, Row, Step, phase_of
+from statechart import (
+    INTERNAL,
+    NO_OP,
+    ROWS,
+    Action,
+    Command,
+    Decisions,
+    Fact,
+    Guard,
+    Leaf,
+    Phase,
+    Refuse,
+    Row,
+    Step,
+    phase_of,
+)
 from statechart.check import CHECKS, Check, Declaration, check, enabled, leaves_of, levels, report, valuations
 from statechart.vocabulary import RUNNING
 
@@ -60,7 +75,7 @@ FAULTS: list[tuple[str, Callable[[], Rows], str]] = [
     ("words", lambda: changed(rows_of(Command.SUBSCRIBE, RUNNING)[0], target=INTERNAL), "so it is a no-op"),
     ("words", lambda: changed(rows_of(Command.COMPACT, Leaf.IDLE)[0], when=()), "no row of compact asks compactable"),
     ("total", lambda: without(*rows_of(Command.CANCEL, Leaf.IDLE)), "cancel in idle has no row and no refusal"),
-    ("unambiguous", lambda: without(LISTENER[1]), "subscriber_failed in running.retry when not fails_run: no row is enabled"),
+    ("unambiguous", lambda: without(LISTENER[1]), "in running.retry when not fails_run: no row is enabled"),
     ("unambiguous", lambda: (*ROWS, RETRY), "row backoff_elapsed in running.retry to running.turn.requesting and"),
     ("unambiguous", lambda: changed(LISTENER[1], unless=()), "when fails_run: both row subscriber_failed in running to"),
     ("reachable", lambda: without(PROJECTED), "no way leads from idle to running.turn.requesting"),
@@ -68,12 +83,12 @@ FAULTS: list[tuple[str, Callable[[], Rows], str]] = [
     ("refused", lambda: changed(rows_of(Command.RESET, Leaf.IDLE)[0], source=("idle", "settling")), "reset in settling"),
     ("refused", lambda: changed(rows_of(Command.UNQUEUE, Leaf.IDLE)[0], source=tuple(Leaf)), "unqueue in closed"),
     ("allowed", lambda: without(*rows_of(Command.CANCEL, Leaf.SETTLING)), "cancel in settling: refused"),
-    ("announced", lambda: changed(CANCEL, do=(Action.ACCEPT_CANCEL, Action.STOP_WORK)), "row cancel in running to cancelling"),
+    ("announced", lambda: changed(CANCEL, do=(Action.ACCEPT_CANCEL, Action.STOP_WORK)), "row cancel in running to"),
     ("announced", lambda: changed(PROJECTED, do=(Action.ANNOUNCE_PHASE,)), "row projected in running.turn.projecting"),
     ("outcomes", lambda: changed(CANCEL, do=(Action.STOP_WORK,)), "row cancel in running to cancelling: 0 times"),
     ("outcomes", lambda: changed(CANCEL, do=(*CANCEL.do, Action.FAIL)), "row cancel in running to cancelling: 2 times"),
     ("outcomes", lambda: changed(UNWOUND, do=(*UNWOUND.do, Action.COMPLETE)), "row advance in cancelling to settling"),
-    ("brackets", lambda: changed(UNWOUND, do=(Action.UNWIND,)), "row advance in cancelling to settling when unwound: 0 times"),
+    ("brackets", lambda: changed(UNWOUND, do=(Action.UNWIND,)), "in cancelling to settling when unwound: 0 times"),
     ("brackets", lambda: changed(SETTLED, do=(Action.CLOSE, Action.END_RUN)), "end_run is not at its end of the row"),
     ("one way", lambda: changed(UNWOUND, target=Leaf.OPENING), "advance leads from cancelling to running.turn.opening"),
     ("one way", lambda: changed(SETTLED, trigger=Fact.PROJECTED), "projected leads into idle, and only settled may"),

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from attrs import define, frozen
 
-from kernel import AgentClosedError, AgentState, CustomMessage, KernelError, Receipt, Run, UserMessage, errors
+from kernel import Agent, AgentClosedError, AgentState, CustomMessage, KernelError, Receipt, Run, UserMessage, errors
 from kernel.guards import GUARDS
-from kernel.profiles import DEFAULT
+from kernel.state import CoreState
 from statechart import Ask, Command, Leaf, Phase, Refuse, Step, decisions
 from tests.kernel.stateful.listeners import WorldListener
 from tests.kernel.stateful.world import SITUATIONS, RunStory, World, WorldTool
@@ -45,6 +45,11 @@ class Kept:
     copy: str
 
 
+def core_of(agent: Agent) -> CoreState:
+    """What the agent's core remembers: the only look behind its public face."""
+    return agent._shell.core.state
+
+
 class Commands:
     """Gives commands, checks the answers, and remembers what was accepted."""
 
@@ -54,6 +59,8 @@ class Commands:
         self.listeners: list[WorldListener] = []
         self.kept: list[Kept] = []
         self.resets = 0
+        self.forgotten = 0
+        self.history = 0
         self.prompts = ["p0"]
         self.said = 0
         self.tasks: list[Any] = []
@@ -63,7 +70,7 @@ class Commands:
 
     def give(self, command: Command, call: Callable[[], Any]) -> tuple[bool, Any]:
         """Give *command* by *call*: whether it was accepted, and what it returned."""
-        world, core = self.world, self.world.agent._shell.core.state
+        world, core = self.world, core_of(self.world.agent)
         leaf = core.leaf
         decided = decisions()[leaf][command]
         while isinstance(decided, Ask):
@@ -75,7 +82,7 @@ class Commands:
             wanted = ERRORS[decided.refusal] if isinstance(decided, Refuse) else None
             if type(error) is not wanted:
                 world.note(f"{command} in {leaf} raised {error!r}; right is {decided}")
-            elif not (str(leaf.rpartition(".")[2]) in str(error) or str(world.agent.phase) in str(error)):
+            elif f"in phase {world.agent.phase}" not in str(error):
                 world.note(f"the error of {command} does not name the phase: {error}")
             elif self._picture() != before:
                 world.note(f"{command} was refused in {leaf} and changed something")
@@ -93,7 +100,7 @@ class Commands:
     def _picture(self) -> Any:
         agent = self.world.agent
         statuses = [item.receipt.status for item in self.items]
-        return agent.state, len(self.world.recorder.events), statuses, agent._shell.core.state.barrier
+        return agent.state, len(self.world.recorder.events), statuses, core_of(agent).barrier
 
     def act(self, name: str) -> None:
         """A command by its name, from inside a callable."""
@@ -158,7 +165,7 @@ class Commands:
 
     def cancel(self, reason: str | None = None, *, by_run: bool = False) -> None:
         """Stop the run."""
-        world, core = self.world, self.world.agent._shell.core.state
+        world, core = self.world, core_of(self.world.agent)
         leaf, story = core.leaf, world.runs[-1] if world.runs else None
         call = story.run.cancel if by_run and story is not None else world.agent.cancel
         accepted, answer = self.give(Command.CANCEL, lambda: call(reason))
@@ -183,16 +190,11 @@ class Commands:
         """Close in a task of its own."""
 
         async def close() -> None:
-            leaf = self.world.agent._shell.core.state.leaf
-            before = len(self.world.problems)
-            coroutine = self.world.agent.aclose()
-            # Its first step, up to where it waits, is the command; what follows only waits.
-            accepted, left = self.give(Command.CLOSE, lambda: first_step(coroutine))
-            if accepted and len(self.world.problems) == before:
-                self._told_to_stop(leaf, "closed")
-                await rest(coroutine, left)
-                if self.world.agent.phase is not Phase.CLOSED:
-                    self.world.note(f"aclose() returned in phase {self.world.agent.phase}")
+            # The command is the first step of the coroutine: nothing can come in between.
+            self._told_to_stop(core_of(self.world.agent).leaf, "closed")
+            await self.world.agent.aclose()
+            if self.world.agent.phase is not Phase.CLOSED:
+                self.world.note(f"aclose() returned in phase {self.world.agent.phase}")
 
         self.tasks.append(self.world.loop.create_task(close(), name="a test's close"))
 
@@ -253,6 +255,7 @@ class Commands:
         accepted, _ = self.give(Command.RESET, self.world.agent.reset)
         if accepted:
             self.resets += 1
+            self.forgotten, self.history = len(self.world.recorder.events), 0
             state = self.world.agent.state
             if state.messages or state.archive or any(self.queued_items()) or state.subscriber_error_count:
                 self.world.note("reset() left something")
@@ -310,21 +313,3 @@ class Commands:
         else:
             self.world.note(f"a bad {which} was taken")
 
-
-def first_step(coroutine: Any) -> Any:
-    """Run *coroutine* to where it first waits: what it waits for; None when it is done."""
-    try:
-        return coroutine.send(None)
-    except StopIteration:
-        return None
-
-
-async def rest(coroutine: Any, waits_for: Any) -> None:
-    """Run *coroutine* on from where it waits."""
-    while waits_for is not None:
-        waits_for._asyncio_future_blocking = False
-        await waits_for
-        waits_for = first_step(coroutine)
-
-
-CONFIGURED: Final = DEFAULT

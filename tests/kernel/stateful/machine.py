@@ -1,0 +1,267 @@
+"""The state machine of the tests: random commands and a random world around the real agent, in virtual time."""
+
+import asyncio
+import sys
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kernel import Agent, CompactionPolicy, Event, Hooks, KernelConfig, RetryPolicy
+from kernel.testing import SimulatedLoop
+from tests.kernel.stateful.commands import BAD, Commands
+from tests.kernel.stateful.listeners import DEEDS, EVENTS, KINDS
+from tests.kernel.stateful.promises import Promises, enters
+from tests.kernel.stateful.world import SITUATIONS, World, WorldModel, WorldTool
+
+MAX_STEPS: Final = 20_000
+"""Steps of one example. The longest take some thousand."""
+
+TAPE: Final = st.lists(st.integers(0, 255), max_size=16)
+THEN: Final = st.integers(0, 24)
+KIND: Final = st.integers(0, 2)
+HOOKS: Final = (
+    "transform_context", "convert_to_llm", "before_tool_call", "after_tool_result", "should_stop_after_turn"
+)  # fmt: skip
+CONFIGS: Final = st.builds(
+    KernelConfig,
+    subscribers=st.sampled_from(("await", "observe")),
+    subscriber_failure=st.sampled_from(("record", "fail_run")),
+    steering_mode=st.sampled_from(("one", "all")),
+    follow_up_mode=st.sampled_from(("one", "all")),
+    tool_execution=st.sampled_from(("parallel", "sequential")),
+    interrupted_message=st.sampled_from(("keep", "discard")),
+    failure_message=st.sampled_from(("synthesize", "result_only")),
+    retry=st.sampled_from((RetryPolicy(), None, RetryPolicy(max_attempts=2))),
+    compaction=st.sampled_from((CompactionPolicy(keep_turns=1, reserve=0), None)),
+    max_turns=st.sampled_from((20, 1, 2, None)),
+    queue_limit=st.sampled_from((256, 2, None)),
+    message_limit=st.sampled_from((4096, 10, None)),
+    call_limit=st.sampled_from((64, 2)),
+    cancel_grace=st.sampled_from((5.0, 1.0, 0.0)),
+    tool_timeout=st.sampled_from((None, 2.5)),
+    stream_idle_timeout=st.sampled_from((300.0, 2.0, None)),
+    run_deadline=st.sampled_from((None, 6.0)),
+    event_buffer=st.sampled_from((4096, 5)),
+)
+
+
+class SeeingRecorder:
+    """The first listener: keeps all events, and looks whether the agent knows what it is told (G12)."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def __call__(self, event: Event) -> None:
+        world = self.world
+        if world.recorder.events and event.run_id == world.recorder.events[-1].run_id:
+            right = world.recorder.events[-1].sequence + 1
+        else:
+            right = 0
+        if event.sequence != right:
+            world.note(f"event {event.sequence} came where {right} is next")
+        world.recorder(event)
+        if enters(event) and not any(message is event.message for message in world.agent.messages):
+            world.note(f"G12: {event} was told before it was in the transcript")
+
+
+class AgentMachine(RuleBasedStateMachine):
+    """Random commands at a real agent."""
+
+    shuffled = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world: World | None = None
+
+    @initialize(
+        config=CONFIGS,
+        hooks=st.sets(st.sampled_from(HOOKS)),
+        window=st.sampled_from((None, 100)),
+        order=st.lists(st.integers(0, 5), max_size=40),
+    )
+    def build(self, config: KernelConfig, hooks: set[str], window: int | None, order: list[int]) -> None:
+        """Make the agent, with the recorder as its first listener."""
+        choose = (lambda count: order.pop() % count if order else 0) if self.shuffled else None
+        self.loop = SimulatedLoop(choose=choose, max_steps=MAX_STEPS)
+        world = World(self.loop)
+        with self.loop.active():
+            world.agent = Agent(
+                WorldModel(world, window),
+                tools=[WorldTool(world, name) for name in ("plain", "ordered", "writer", "timed")],
+                system_prompt="p0",
+                hooks=Hooks(**{name: getattr(world, name) for name in hooks}),
+                config=config,
+                compactor=world,
+            )
+            self.commands = Commands(world)
+            world.agent.subscribe(SeeingRecorder(world))
+        self.promises = Promises(world, self.commands, config)
+        self.world = world
+
+    # ---- time ----
+
+    def go(self, steps: int, tape: Any = ()) -> None:
+        """Some steps of the loop, time included."""
+        assert self.world is not None
+        self.world.tape.numbers.extend(tape)
+        with self.loop.active():
+            for _ in range(steps):
+                if not self.loop.step() and not self.loop.advance():
+                    break
+
+    @rule(steps=st.integers(1, 40), tape=TAPE)
+    def step(self, steps: int, tape: list[int]) -> None:
+        """Let the world go on a little."""
+        self.go(steps, tape)
+
+    @rule(tape=TAPE)
+    def settle(self, tape: list[int]) -> None:
+        """Let the world go on until the run is over; what hangs for good is cancelled, and then it must end."""
+        assert self.world is not None
+        self.world.tape.numbers.extend(tape)
+        agent = self.world.agent
+        self.loop.drain(until=lambda: not agent.is_running, time=True)
+        if agent.is_running:
+            assert self.world.hanging or self.world.deaf, f"stuck in {agent.phase}: {self.loop.unfinished()}"
+            SITUATIONS["a run hung until it was cancelled"] += 1
+            with self.loop.active():
+                self.commands.cancel("stuck")
+            self.promises.always()
+            self.loop.drain(until=lambda: not agent.is_running, time=True)
+        assert not agent.is_running, f"stuck in {agent.phase}"
+        self.loop.drain()
+        if not agent.is_running:
+            SITUATIONS["something was abandoned"] += bool(agent.abandoned)
+            self.promises.settled()
+
+    @rule()
+    def release(self) -> None:
+        """Those who ignored their cancellation go on at last."""
+        assert self.world is not None
+        self.world.release()
+
+    # ---- commands ----
+
+    @rule(kind=KIND, tape=TAPE, then=THEN)
+    def prompt(self, kind: int, tape: list[int], then: int) -> None:
+        assert self.world is not None
+        self.world.tape.numbers.extend(tape)
+        with self.loop.active():
+            self.commands.prompt(kind)
+        self.go(then)
+
+    @rule(tape=TAPE, then=THEN)
+    def continue_(self, tape: list[int], then: int) -> None:
+        assert self.world is not None
+        self.world.tape.numbers.extend(tape)
+        with self.loop.active():
+            self.commands.continue_()
+        self.go(then)
+
+    @rule(then=THEN, tape=TAPE)
+    def compact(self, then: int, tape: list[int]) -> None:
+        assert self.world is not None
+        self.world.tape.numbers.extend(tape)
+        with self.loop.active():
+            self.commands.compact()
+        self.go(then)
+
+    @rule(kind=KIND, then=THEN)
+    def steer(self, kind: int, then: int) -> None:
+        with self.loop.active():
+            self.commands.steer(kind)
+        self.go(then)
+
+    @rule(kind=KIND, then=THEN)
+    def follow_up(self, kind: int, then: int) -> None:
+        with self.loop.active():
+            self.commands.follow_up(kind)
+        self.go(then)
+
+    @rule(which=st.integers(0, 5))
+    def unqueue(self, which: int) -> None:
+        with self.loop.active():
+            self.commands.unqueue(which)
+
+    @rule()
+    def clear_queues(self) -> None:
+        with self.loop.active():
+            self.commands.clear_queues()
+
+    @rule(reason=st.sampled_from((None, "enough")), by_run=st.booleans(), then=THEN)
+    def cancel(self, reason: str | None, by_run: bool, then: int) -> None:
+        with self.loop.active():
+            self.commands.cancel(reason, by_run=by_run)
+        self.go(then)
+
+    @rule()
+    def reset(self) -> None:
+        with self.loop.active():
+            self.commands.reset()
+
+    @rule(what=st.integers(0, 1))
+    def configure(self, what: int) -> None:
+        with self.loop.active():
+            self.commands.configure(what)
+
+    @rule(kind=st.sampled_from(KINDS), at=st.sampled_from(EVENTS), deed=st.sampled_from(DEEDS), times=st.integers(1, 2))
+    def subscribe(self, kind: str, at: str, deed: str, times: int) -> None:
+        with self.loop.active():
+            self.commands.subscribe(kind, at, deed, times)
+
+    @rule(which=st.integers(0, 3))
+    def unsubscribe(self, which: int) -> None:
+        with self.loop.active():
+            self.commands.unsubscribe(which)
+
+    @rule()
+    def wait_for_idle(self) -> None:
+        self.commands.wait_for_idle()
+
+    @precondition(lambda self: self.world is not None and len(self.world.runs) > 1)
+    @rule(then=THEN)
+    def aclose(self, then: int) -> None:
+        self.commands.aclose()
+        self.go(then)
+
+    @rule()
+    def snapshot(self) -> None:
+        self.commands.snapshot()
+
+    @rule(which=st.sampled_from(BAD))
+    def bad_input(self, which: str) -> None:
+        with self.loop.active():
+            self.commands.bad_input(which)
+
+    @precondition(lambda self: self.world is not None and self.world.runs)
+    @rule(reader=st.booleans())
+    def leave(self, reader: bool) -> None:
+        """Somebody who waits for the run, or reads it, is cancelled: the run does not care."""
+        assert self.world is not None
+        story = self.world.runs[-1]
+        task: asyncio.Task[Any] | None = story.reader if reader else story.waiters[1]
+        if task is not None:
+            task.cancel()
+
+    # ---- promises ----
+
+    @invariant()
+    def promises_hold(self) -> None:
+        if self.world is not None:
+            self.promises.always()
+
+    def teardown(self) -> None:
+        """The loop goes away in the middle of whatever was going on: every run is told its end all the same."""
+        world = self.world
+        if world is None:
+            return
+        failed = sys.exc_info()[0] is not None
+        world.tape.numbers.clear()
+        for story in world.runs:
+            story.killed = story.run.result is None
+        self.loop.drain()
+        world.release()
+        self.loop.shutdown()
+        if not failed:
+            self.promises.over()
