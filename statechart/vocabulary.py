@@ -106,7 +106,7 @@ class Guard(StrEnum):
     TAIL_OWED = "tail_owed"  # the transcript ends with something that a model has yet to answer
     COMPACTABLE = "compactable"  # something older than the kept turns can become a summary
     STEERING_JOINS = "steering_joins"  # steering is queued and the first turn has not drained it yet
-    COMPACTION_DUE = "compaction_due"  # the context is near the window and can be compacted
+    COMPACTION_DUE = "compaction_due"  # the context is near the window, can be compacted, and this turn has not tried to
     OVERFLOW_RECOVERABLE = "overflow_recoverable"  # the context did not fit, and this turn has not compacted yet
     RETRYABLE = "retryable"  # the failure may pass, and an attempt is left
     RESPONSE_FITS = "response_fits"  # the response and all its results fit the limits

@@ -27,7 +27,6 @@ def exhaust_turns(state: CoreState, input: Any) -> None:
 def fail(state: CoreState, input: Any) -> None:
     failure = state.live.failure or Failure("the compaction was declined")
     state.live.outcome = Outcome("failed", failure)
-    unwind(state, input)
 
 
 def accept_cancel(state: CoreState, input: Any) -> None:

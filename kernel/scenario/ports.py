@@ -99,9 +99,7 @@ class ScriptedTool:
             case "update", text:
                 context.update(text)
             case "late", late:
-                self._late.add(
-                    asyncio.create_task(self._say_late(late.after, late.update, context), name="late update")
-                )
+                self._late.add(asyncio.create_task(self._say_late(late.after, late.update, context), name="late update"))
             case "return", text:
                 return ToolResult(text, terminate=step.terminate)
             case "raise", text:

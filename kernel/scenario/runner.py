@@ -16,7 +16,7 @@ from kernel.events import Event, MessageAccepted
 from kernel.scenario.format import Action, Drive, Rule, Scenario, ScenarioError, Settings, Summary, settings_of
 from kernel.scenario.ports import ScriptedCompactor, ScriptedTool, scripted_hooks, scripted_listener, scripted_model
 from kernel.shell import Receipt
-from kernel.testing import Gates, SimulatedLoop
+from kernel.testing import Chooser, Gates, SimulatedLoop
 
 Tell = Callable[[Line], object]
 
@@ -29,12 +29,12 @@ PROFILE_OF: Mapping[str, str] = {
 """The profile under which a dialect runs, unless the scenario names one."""
 
 
-def play(scenario: Scenario, dialect: str, tell: Tell) -> None:
-    """Run *scenario*, and hand each line of it to *tell* when it comes.
+def play(scenario: Scenario, dialect: str, tell: Tell, *, choose: Chooser | None = None) -> None:
+    """Run *scenario*, and hand each line of it to *tell* when it comes. With *choose*, tasks take turns as it says.
 
     Raises ScenarioError when it can't be set up, and `kernel.testing.Deadlock` when it stops where nothing can go on.
     """
-    loop = SimulatedLoop()
+    loop = SimulatedLoop(choose=choose)
     try:
         with loop.active(), _fixed_chance():
             stage = Stage(scenario, settings_of(scenario, PROFILE_OF[dialect]), dialect, tell)
@@ -172,9 +172,7 @@ class Stage:
             "pending": list(state.pending_tool_calls),
             "queued": {"steering": steering, "follow_up": follow_up},
             "messages": [message_line(message, self._dialect) for message in agent.messages],
-            "requests": [
-                [message_summary(message) for message in request.messages] for request in self._model.requests
-            ],
+            "requests": [[message_summary(message) for message in request.messages] for request in self._model.requests],
             "subscriber_errors": state.subscriber_error_count,
         }
         if self._dialect == "pi":

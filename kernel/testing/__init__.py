@@ -5,10 +5,10 @@ Everything here is public and keeps its promises as the rest of the kernel does.
 
 from kernel.testing.collect import Recorder, collect
 from kernel.testing.gates import Gates
-from kernel.testing.loop import Deadlock, Livelock, SimulatedLoop, SimulationError, simulate
+from kernel.testing.loop import Chooser, Deadlock, Livelock, SimulatedLoop, SimulationError, simulate
 from kernel.testing.models import CUT_OFF, ScriptedModel, call, say
 
 __all__ = [
-    "CUT_OFF", "Deadlock", "Gates", "Livelock", "Recorder", "ScriptedModel", "SimulatedLoop", "SimulationError", "call",
-    "collect", "say", "simulate",
+    "CUT_OFF", "Chooser", "Deadlock", "Gates", "Livelock", "Recorder", "ScriptedModel", "SimulatedLoop", "SimulationError",
+    "call", "collect", "say", "simulate",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Scenarios that nobody thought of: whatever is done at whatever event, the guarantees hold and the run ends."""
 
 import json
+import random
 from collections import Counter
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernel.scenario import parse, play
-from kernel.testing import Deadlock
+from kernel.testing import Chooser, Deadlock
 from kernel.trace import breaches_of_lines
 from tests.conformance.judge import Story, at_the_end
 
@@ -129,11 +130,11 @@ def _first(made: list[Data]) -> Data:
     return made[0]
 
 
-def lines_of(scenario: Data) -> tuple[list[Data], bool]:
+def lines_of(scenario: Data, choose: Chooser | None = None) -> tuple[list[Data], bool]:
     """The lines of the scenario, and whether it came to its end."""
     lines: list[Data] = []
     try:
-        play(parse(json.dumps(scenario)), "native", lines.append)
+        play(parse(json.dumps(scenario)), "native", lines.append, choose=choose)
     except Deadlock:
         return lines, False
     return lines, True
@@ -151,17 +152,28 @@ def is_cancelled(lines: list[Data]) -> bool:
     return any(line.get("did") == "cancel" and line["value"] for line in rest)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(scenarios())
-def test_the_guarantees_hold(scenario: Data) -> None:
-    """Every run that ends holds the guarantees, and only what waits for a gate that never opens does not end."""
-    lines, ended = lines_of(scenario)
+def assert_it_holds(scenario: Data, choose: Chooser | None = None) -> None:
+    lines, ended = lines_of(scenario, choose)
     assert breaches_of_lines(lines if ended else whole_runs(lines)) == []
     if ended:
         assert list(at_the_end(Story(lines))) == []
     else:
         assert not is_cancelled(lines)
         assert '"g"' in json.dumps(scenario) or '"never"' in json.dumps(scenario)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(scenarios())
+def test_the_guarantees_hold(scenario: Data) -> None:
+    """Every run that ends holds the guarantees, and only what waits for a gate that never opens does not end."""
+    assert_it_holds(scenario)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(scenarios(), st.integers(0, 2**16))
+def test_the_guarantees_hold_in_any_order(scenario: Data, seed: int) -> None:
+    """The same when the tasks that are ready take turns in whatever order."""
+    assert_it_holds(scenario, random.Random(seed).randrange)
 
 
 @pytest.mark.xfail(strict=True, reason="calls that share an id end in any order, so nobody can tell their ends apart")

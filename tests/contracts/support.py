@@ -19,6 +19,7 @@ def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         loop = SimulatedLoop()
         try:
             loop.run_until_complete(test(*args, **kwargs))
+            loop.drain()
         finally:
             left = loop.shutdown()
         assert loop.exceptions == []
@@ -92,7 +93,7 @@ def requests(model: ScriptedModel) -> list[list[str]]:
 
 def phases(recorder: Recorder, *, only: str = "") -> list[str]:
     """The path of visible phases; *only* names those to keep."""
-    path = ["idle", *(event.target for event in recorder.of("phase.changed")), "idle"]  # type: ignore[attr-defined]
+    path = ["idle", *(event.target for event in recorder.of("phase.changed")), "idle"]
     return [phase for phase in path if not only or phase in only.split()]
 
 

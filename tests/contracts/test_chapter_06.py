@@ -1,7 +1,7 @@
 """Chapter 06, part 1: the kernel's state, its methods, and the rule that no exception escapes a run.
 
 Everything runs under the profile of the chapter. The other parts, in the chapter's order: `test_chapter_06_runs.py`
-(cleanup, listeners, phases, order of events), `test_chapter_06_turns.py` (hooks and tools), `test_chapter_06_acceptance.py`.
+(cleanup, listeners, phases, order of events), `test_chapter_06_turns.py` (hooks, tools), `test_chapter_06_acceptance.py`.
 """
 
 import asyncio
@@ -235,7 +235,7 @@ PROVIDERS = {
     "raises when it is asked": [_refuses],
     "raises before the first part": [[RuntimeError("boom")]],
     "raises in the middle": [["par", RuntimeError("boom")]],
-    "breaks the protocol": [["par", ReasoningDelta(5)]],  # type: ignore[arg-type]
+    "breaks the protocol": [["par", ReasoningDelta(5)]],
 }
 BROKEN = pytest.mark.xfail(strict=True, reason="a reasoning delta that is no text ends the run without a message")
 

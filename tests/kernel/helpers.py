@@ -42,9 +42,9 @@ class Act:
     """
 
     description = "Does what a test says."
-    parameters = {"type": "object"}
 
     def __init__(self, name: str = "act", body: Any = "ok", **attributes: Any) -> None:
+        self.parameters: dict[str, Any] = {"type": "object"}
         self.name = name
         self.body = body
         self.ran: list[str] = []

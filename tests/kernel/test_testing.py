@@ -131,6 +131,13 @@ def test_a_deaf_waiter_ignores_cancellation() -> None:
     assert simulate(main()) is False
 
 
+def test_a_deaf_waiter_passes_an_open_gate() -> None:
+    """A gate that is open already is no reason to wait."""
+    gates = Gates()
+    gates.open("g")
+    assert simulate(gates.wait_ignoring_cancel("g")) is None
+
+
 def test_a_recorder_keeps_what_it_hears() -> None:
     """A recorder has the events, their types, those of some types, and can forget."""
     recorder = Recorder()

@@ -23,27 +23,30 @@ KIND: Final = st.integers(0, 2)
 HOOKS: Final = (
     "transform_context", "convert_to_llm", "before_tool_call", "after_tool_result", "should_stop_after_turn"
 )  # fmt: skip
-CONFIGS: Final = st.builds(
-    KernelConfig,
-    subscribers=st.sampled_from(("await", "observe")),
-    subscriber_failure=st.sampled_from(("record", "fail_run")),
-    steering_mode=st.sampled_from(("one", "all")),
-    follow_up_mode=st.sampled_from(("one", "all")),
-    tool_execution=st.sampled_from(("parallel", "sequential")),
-    interrupted_message=st.sampled_from(("keep", "discard")),
-    failure_message=st.sampled_from(("synthesize", "result_only")),
-    retry=st.sampled_from((RetryPolicy(), None, RetryPolicy(max_attempts=2))),
-    compaction=st.sampled_from((CompactionPolicy(keep_turns=1, reserve=0), None)),
-    max_turns=st.sampled_from((20, 1, 2, None)),
-    queue_limit=st.sampled_from((256, 2, None)),
-    message_limit=st.sampled_from((4096, 10, None)),
-    call_limit=st.sampled_from((64, 2)),
-    cancel_grace=st.sampled_from((5.0, 1.0, 0.0)),
-    tool_timeout=st.sampled_from((None, 2.5)),
-    stream_idle_timeout=st.sampled_from((300.0, 2.0, None)),
-    run_deadline=st.sampled_from((None, 6.0)),
-    event_buffer=st.sampled_from((4096, 5)),
+CONFIGS: Final = st.fixed_dictionaries(
+    {},
+    optional={
+        "subscribers": st.just("observe"),
+        "subscriber_failure": st.just("fail_run"),
+        "steering_mode": st.just("all"),
+        "follow_up_mode": st.just("all"),
+        "tool_execution": st.just("sequential"),
+        "interrupted_message": st.just("discard"),
+        "failure_message": st.just("result_only"),
+        "retry": st.sampled_from((None, RetryPolicy(max_attempts=2))),
+        "compaction": st.sampled_from((None, CompactionPolicy(keep_turns=1, reserve=0))),
+        "max_turns": st.sampled_from((1, 2, None)),
+        "queue_limit": st.sampled_from((2, None)),
+        "message_limit": st.sampled_from((10, None)),
+        "call_limit": st.just(2),
+        "cancel_grace": st.sampled_from((1.0, 0.0)),
+        "tool_timeout": st.just(2.5),
+        "stream_idle_timeout": st.sampled_from((2.0, None)),
+        "run_deadline": st.just(6.0),
+        "event_buffer": st.just(5),
+    },
 )
+"""What differs from the default, so that a failing example shows what matters."""
 
 
 class SeeingRecorder:
@@ -80,7 +83,7 @@ class AgentMachine(RuleBasedStateMachine):
         window=st.sampled_from((None, 100)),
         order=st.lists(st.integers(0, 5), max_size=40),
     )
-    def build(self, config: KernelConfig, hooks: set[str], window: int | None, order: list[int]) -> None:
+    def build(self, config: dict[str, Any], hooks: set[str], window: int | None, order: list[int]) -> None:
         """Make the agent, with the recorder as its first listener."""
         choose = (lambda count: order.pop() % count if order else 0) if self.shuffled else None
         self.loop = SimulatedLoop(choose=choose, max_steps=MAX_STEPS)
@@ -91,12 +94,12 @@ class AgentMachine(RuleBasedStateMachine):
                 tools=[WorldTool(world, name) for name in ("plain", "ordered", "writer", "timed")],
                 system_prompt="p0",
                 hooks=Hooks(**{name: getattr(world, name) for name in hooks}),
-                config=config,
+                config=KernelConfig(**config),
                 compactor=world,
             )
             self.commands = Commands(world)
             world.agent.subscribe(SeeingRecorder(world))
-        self.promises = Promises(world, self.commands, config)
+        self.promises = Promises(world, self.commands, KernelConfig(**config))
         self.world = world
 
     # ---- time ----
