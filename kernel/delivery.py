@@ -34,7 +34,7 @@ class Delivery:
     """The telling of one run's events. *failed* takes a listener's failure; *observe* and *abandon* take what goes on."""
 
     __slots__ = (
-        "_abandon", "_awaits", "_failed", "_free", "_gone", "_inside", "_listeners", "_observe", "_patient", "_pending",
+        "_abandon", "_awaits", "_began", "_failed", "_free", "_gone", "_inside", "_listeners", "_observe", "_patient", "_pending",
         "_tails", "_waiting",
     )  # fmt: skip
 
@@ -59,6 +59,7 @@ class Delivery:
         self._waiting: asyncio.Future[None] | None = None
         self._free: asyncio.Future[None] | None = None
         self._tails: dict[int, asyncio.Future[Any]] = {}
+        self._began: list[asyncio.Future[Any]] = []
 
     @property
     def blocked(self) -> bool:
@@ -82,9 +83,12 @@ class Delivery:
             if self._patient:
                 return _Pending(event, listeners, index + 1, answer)
             if self._gone:
-                _drop(answer)
+                drop(answer)
             elif self._awaits:
-                self._tails[index] = self._observe(_after(self._tails.get(index), answer), event)
+                task = self._observe(_after(self._tails.get(index), answer), event)
+                _drop_after(task, answer)
+                self._tails[index] = task
+                self._began.append(task)
             else:
                 self._observe(answer, event)
         return None
@@ -104,6 +108,7 @@ class Delivery:
         self._inside.add(task)
         waiting = self._waiting = loop.create_future()
         task.add_done_callback(lambda _: release(waiting))
+        _drop_after(task, pending.answer)
         try:
             await waiting
         finally:
@@ -140,12 +145,12 @@ class Delivery:
         pending, self._pending = self._pending, None
         if pending is not None:
             if self._waiting is None:
-                _drop(pending.answer)
+                drop(pending.answer)
             self._tell(pending.event, pending.listeners, pending.next)
 
     def let_go(self, run_id: str, grace: float) -> None:
         """Give listeners that are still busy *grace* seconds to end, though nobody waits for them."""
-        for task in self._tails.values():
+        for task in self._began:
             if not task.done():
                 self._abandon(task, run_id, "listener", "after the deadline")
                 stop = task.get_loop().call_later(grace, task.cancel)
@@ -153,16 +158,18 @@ class Delivery:
 
 
 async def _after(previous: "asyncio.Future[Any] | None", answer: Awaitable[Any]) -> None:
-    try:
-        if previous is not None:
-            await asyncio.wait({previous})
-    except asyncio.CancelledError:
-        _drop(answer)
-        raise
+    if previous is not None:
+        await asyncio.wait({previous})
     await answer
 
 
-def _drop(answer: Awaitable[Any]) -> None:
+def _drop_after(task: "asyncio.Future[Any]", answer: Awaitable[Any]) -> None:
+    """A task that is cancelled before its first step never gets to what it was to await."""
+    task.add_done_callback(lambda _: drop(answer))
+
+
+def drop(answer: Awaitable[Any]) -> None:
+    """Let go of what will not be awaited any more, so that nobody is told that it never was."""
     if isinstance(answer, Coroutine):
         answer.close()
 

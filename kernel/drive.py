@@ -169,6 +169,11 @@ class Drive:
         self.halt()
 
     @property
+    def is_over(self) -> bool:
+        """Whether the run has settled."""
+        return self._settled
+
+    @property
     def is_dead(self) -> bool:
         """Whether nobody carries the run any more."""
         return not self._settled and (self.loop.is_closed() or self.task.done())

@@ -106,13 +106,13 @@ class Shell:
     # ---- what comes back ----
 
     def report(self, input: Input) -> None:
-        """Hand in something that belongs to no work of the run that is going."""
+        """Hand in something that belongs to no work of the run that is going. As a command, it lets that run go on first."""
         effects = self.core.receive(input)
         if self.drive is None:
             self._settle_alone(effects)
         else:
             self.drive.take(effects)
-            self.drive.pump()
+            self.drive.wake()
 
     def _settle_alone(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -129,6 +129,8 @@ class Shell:
     def observe(self, answer: Awaitable[Any], event: Event) -> "asyncio.Future[Any]":
         """Let a listener's answer run on its own; record its failure when it comes."""
         task = asyncio.ensure_future(answer)
+        if isinstance(task, asyncio.Task) and task is not answer:
+            task.set_name(f"kernel listener of {event.type}")
         self._observed.add(task)
 
         def done(task: "asyncio.Future[Any]") -> None:

@@ -34,6 +34,11 @@ class Intake(Protocol):
         """Deliver what it published."""
         ...
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has settled."""
+        ...
+
     def halt(self) -> None:
         """The run was cancelled from outside."""
         ...
@@ -173,7 +178,10 @@ class Workers:
         self._intake.pump()
 
     def feed(self, input: Input) -> None:
-        """Hand in a part or an update."""
+        """Hand in a part or an update; once the run is over it is late, and another one may be going."""
+        if self._intake.is_over:
+            self._household.report(input)
+            return
         self._intake.receive(input)
         self._intake.pump()
 

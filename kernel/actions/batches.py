@@ -23,12 +23,19 @@ INTERRUPTED = "interrupted: the run ended while this call was running; what it d
 def open_batch(state: CoreState, input: Any) -> None:
     run = state.live
     calls = _last_calls(state)
-    specs = state.setup.tools
-    sequential = state.config.tool_execution == "sequential" or any(
-        specs[call.call.name].mode == "sequential" for call in calls if call.call.name in specs
-    )
-    run.batch = Batch(calls, sequential)
+    run.batch = Batch(calls, _one_by_one(state, calls))
     announce_next(state)
+
+
+def _one_by_one(state: CoreState, calls: list[OpenCall]) -> bool:
+    """Whether the calls run one after the other: the policy or one of the tools says so, or two calls have one id, and
+    only their order tells whose result is whose."""
+    specs = state.setup.tools
+    return (
+        state.config.tool_execution == "sequential"
+        or any(specs[call.call.name].mode == "sequential" for call in calls if call.call.name in specs)
+        or len({call.call.id for call in calls}) < len(calls)
+    )
 
 
 def _last_calls(state: CoreState) -> list[OpenCall]:

@@ -9,37 +9,41 @@ from typing import TextIO
 
 
 @contextmanager
-def typed_lines(stream: TextIO, take: Callable[[str], object]) -> Iterator[bool]:
-    """While it lasts, *take* is called with each line typed into *stream*. False where a loop can't wait for one."""
+def typed_lines(terminal: TextIO, take: Callable[[str], object]) -> Iterator[bool]:
+    """While it lasts, *take* is called with each line typed into *terminal*. False where a loop can't wait for one."""
     loop = asyncio.get_running_loop()
-    descriptor = stream.fileno()
     pending = bytearray()
+    try:
+        # Opened once more, to be read without waiting: Ctrl-C throws away what was typed, also after the loop has been
+        # told of it, and a read that waits then would hold up the loop. The mode of the original is not ours to change.
+        descriptor = os.open(os.ttyname(terminal.fileno()), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except (AttributeError, OSError):  # Windows has none of these functions
+        yield False
+        return
 
     def read() -> None:
         try:
             data = os.read(descriptor, 4096)
+        except BlockingIOError:
+            return
         except OSError:
             data = b""
         if not data:  # closed, or Ctrl-D
             loop.remove_reader(descriptor)
-            return
         pending.extend(data)
-        *lines, rest = bytes(pending).split(b"\n")
+        *lines, rest = pending.split(b"\n")
         pending[:] = rest
         for line in lines:
             text = line.decode(errors="replace").strip()
             if text:
                 take(text)
 
-    try:
-        loop.add_reader(descriptor, read)
-    except (NotImplementedError, OSError):
-        yield False
-        return
+    loop.add_reader(descriptor, read)
     try:
         yield True
     finally:
         loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 @contextmanager

@@ -137,7 +137,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         left = list(self._generators.values())
         self._generators.clear()
         for generator in left:
-            await generator.aclose()
+            if not generator.ag_running:  # else it belongs to a task that ignored its cancellation
+                await generator.aclose()
 
     def close(self) -> None:
         """Forget everything that is ready or timed; nothing can be scheduled afterwards."""
@@ -197,9 +198,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return sum(not timer.cancelled() for _, _, timer, _ in self._timers)
 
     def shutdown(self) -> list[asyncio.Task[Any]]:
-        """End the simulation: cancel what is left, let it clean up, close. Returns the tasks that had been left."""
-        left = self.unfinished()
+        """End the simulation: let what is ready run, cancel what still waits, let it clean up, and close.
+
+        Returns the tasks that had to be cancelled.
+        """
         with self.active():
+            self._settle(time=False)
+            left = self.unfinished()
             for task in left:
                 task.cancel()
             self._settle()
@@ -249,10 +254,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 places.append(place)
         return places or [0]
 
-    def _settle(self) -> None:
+    def _settle(self, *, time: bool = True) -> None:
         self._max_steps = self.steps + SHUTDOWN_STEPS
         with suppress(Livelock):
-            self.drain(time=True)
+            self.drain(time=time)
 
     def _stuck(self) -> str:
         return ", ".join(f"{task.get_name()} in {_place_of(task)}" for task in self.unfinished()) or "nobody"

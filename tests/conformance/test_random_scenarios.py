@@ -176,7 +176,6 @@ def test_the_guarantees_hold_in_any_order(scenario: Data, seed: int) -> None:
     assert_it_holds(scenario, random.Random(seed).randrange)
 
 
-@pytest.mark.xfail(strict=True, reason="calls that share an id end in any order, so nobody can tell their ends apart")
 def test_calls_that_share_an_id_can_be_told_apart() -> None:
     """Two calls with one id end in source order: what the first end says is in the first message."""
     tools = [{"name": "t", "script": [{"return": "A"}]}]

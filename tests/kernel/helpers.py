@@ -10,7 +10,7 @@ from kernel.effects import Barrier, Effect
 from kernel.errors import Failure
 from kernel.events import Event
 from kernel.inputs import Advance, Input, ModelPart, Projected, Prompt, QueuedItem, ResponseCompleted, Settled, Steer
-from kernel.messages import Message, ToolMessage, UserMessage
+from kernel.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from kernel.setup import Setup
 from kernel.shadow import shadow
 from kernel.testing import Gates, Recorder, ScriptedModel, SimulatedLoop
@@ -166,6 +166,15 @@ def unpaired(messages: Iterable[Message]) -> list[str]:
     return wrong + waiting
 
 
+def turns(count: int) -> tuple[Message, ...]:
+    """So many answered questions."""
+    return tuple(
+        message
+        for number in range(count)
+        for message in (UserMessage(f"question {number}"), AssistantMessage(f"answer {number}"))
+    )
+
+
 async def ticks(count: int = 20) -> None:
     """Let everything go on that needs no time."""
     for _ in range(count):
@@ -193,9 +202,8 @@ class Bench:
             Setup(None, no_stream, specs_of(tools), context_window=window),
             frozenset(hooks),
             tuple(messages),
-            shadow(),
         )
-        self.core = Core(*self.arguments)
+        self.core = Core(*self.arguments, shadow=shadow())
         self.inputs: list[Input] = []
         self.effects: list[Effect] = []
 

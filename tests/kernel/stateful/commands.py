@@ -106,10 +106,8 @@ class Commands:
         """A command by its name, from inside a callable."""
         if name == "subscribe":
             self.subscribe("quiet", "run.started", "cancel", 0)
-        elif name == "unqueue":
-            self.unqueue(0)
-        elif name == "configure":
-            self.configure(0)
+        elif name in ("unqueue", "unsubscribe", "configure"):
+            getattr(self, name)(0)
         elif name in ("await run", "wait_for_idle"):
             self.world.loop.create_task(self._wait_for_idle(), name="a test's wait")
         elif name == "aclose":

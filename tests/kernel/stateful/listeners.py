@@ -5,16 +5,17 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from kernel import Event, ReentrancyError
+from kernel.events import PhaseChanged
 from tests.kernel.stateful.world import SITUATIONS, World
 
 KINDS: Final = ("quiet", "raises", "acts", "slow", "raises_later", "waits", "hangs", "deaf", "acts_later")
 EVENTS: Final = (
     "run.started", "turn.started", "message.accepted", "message.started", "message.updated", "message.ended",
     "tool.started", "tool.ended", "turn.ended", "phase.changed", "retry.scheduled", "retry.ended", "compaction.started",
-    "compaction.ended", "queue.changed", "subscriber.failed", "hook.failed", "update.discarded", "run.finished",
+    "compaction.ended", "queue.changed", "-> steering", "-> follow_up", "-> retry", "-> cancelling", "-> settling", "subscriber.failed", "hook.failed", "update.discarded", "run.finished",
 )  # fmt: skip
 DEEDS: Final = (
-    "steer", "cancel", "follow_up", "prompt", "subscribe", "unsubscribe", "continue_", "compact", "reset", "configure",
+    "cancel", "steer", "follow_up", "prompt", "subscribe", "unsubscribe", "continue_", "compact", "reset", "configure",
     "unqueue", "clear_queues", "snapshot", "aclose", "await run", "wait_for_idle",
 )  # fmt: skip
 
@@ -35,7 +36,8 @@ class WorldListener:
 
     def __call__(self, event: Event) -> Awaitable[None] | None:
         self.heard.append(event)
-        if event.type != self.at or self.left <= 0:
+        moved = f"-> {event.target}" if isinstance(event, PhaseChanged) else ""
+        if self.at not in ("*", event.type, moved) or self.left <= 0:
             return None
         self.left -= 1
         SITUATIONS[f"a listener that {self.kind}"] += 1

@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kernel import Agent, CompactionPolicy, Event, Hooks, KernelConfig, RetryPolicy
 from kernel.testing import SimulatedLoop
-from tests.kernel.stateful.commands import BAD, Commands
+from statechart import Leaf
+from tests.kernel.stateful.commands import BAD, Commands, core_of
 from tests.kernel.stateful.listeners import DEEDS, EVENTS, KINDS
 from tests.kernel.stateful.promises import Promises, enters
 from tests.kernel.stateful.world import SITUATIONS, World, WorldModel, WorldTool
@@ -17,9 +18,14 @@ from tests.kernel.stateful.world import SITUATIONS, World, WorldModel, WorldTool
 MAX_STEPS: Final = 20_000
 """Steps of one example. The longest take some thousand."""
 
-TAPE: Final = st.lists(st.integers(0, 255), max_size=16)
+TAPE: Final = st.binary(max_size=12) | st.binary(min_size=10, max_size=32)
 THEN: Final = st.integers(0, 24)
 KIND: Final = st.integers(0, 2)
+BUSY: Final = tuple(leaf for leaf in Leaf if leaf not in (Leaf.IDLE, Leaf.CLOSED))
+PASSED: Final = (Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.SETTLING)
+"""Places that a run only passes, unless somebody is slow: a listener catches it there."""
+WISHES: Final = {Leaf.RETRY: "busy", Leaf.TOOLS: "call", Leaf.COMPACTION: "overflow"}
+"""What the next response must be for a run to come to a place."""
 HOOKS: Final = (
     "transform_context", "convert_to_llm", "before_tool_call", "after_tool_result", "should_stop_after_turn"
 )  # fmt: skip
@@ -81,11 +87,13 @@ class AgentMachine(RuleBasedStateMachine):
         config=CONFIGS,
         hooks=st.sets(st.sampled_from(HOOKS)),
         window=st.sampled_from((None, 100)),
-        order=st.lists(st.integers(0, 5), max_size=40),
+        order=st.binary(max_size=64),
+        turns=st.integers(0, 3),
     )
-    def build(self, config: dict[str, Any], hooks: set[str], window: int | None, order: list[int]) -> None:
-        """Make the agent, with the recorder as its first listener."""
-        choose = (lambda count: order.pop() % count if order else 0) if self.shuffled else None
+    def build(self, config: dict[str, Any], hooks: set[str], window: int | None, order: bytes, turns: int) -> None:
+        """Make the agent, with the recorder as its first listener and a few turns behind it."""
+        left = list(reversed(order))
+        choose = (lambda count: left.pop() % count if left else 0) if self.shuffled else None
         self.loop = SimulatedLoop(choose=choose, max_steps=MAX_STEPS)
         world = World(self.loop)
         with self.loop.active():
@@ -101,6 +109,8 @@ class AgentMachine(RuleBasedStateMachine):
             world.agent.subscribe(SeeingRecorder(world))
         self.promises = Promises(world, self.commands, KernelConfig(**config))
         self.world = world
+        for _ in range(turns):
+            self.converse(0, b"")
 
     # ---- time ----
 
@@ -114,12 +124,12 @@ class AgentMachine(RuleBasedStateMachine):
                     break
 
     @rule(steps=st.integers(1, 40), tape=TAPE)
-    def step(self, steps: int, tape: list[int]) -> None:
+    def step(self, steps: int, tape: bytes) -> None:
         """Let the world go on a little."""
         self.go(steps, tape)
 
     @rule(tape=TAPE)
-    def settle(self, tape: list[int]) -> None:
+    def settle(self, tape: bytes) -> None:
         """Let the world go on until the run is over; what hangs for good is cancelled, and then it must end."""
         assert self.world is not None
         self.world.tape.numbers.extend(tape)
@@ -147,15 +157,38 @@ class AgentMachine(RuleBasedStateMachine):
     # ---- commands ----
 
     @rule(kind=KIND, tape=TAPE, then=THEN)
-    def prompt(self, kind: int, tape: list[int], then: int) -> None:
+    def prompt(self, kind: int, tape: bytes, then: int) -> None:
         assert self.world is not None
         self.world.tape.numbers.extend(tape)
         with self.loop.active():
             self.commands.prompt(kind)
         self.go(then)
 
+    @rule(kind=KIND, tape=TAPE)
+    def converse(self, kind: int, tape: bytes) -> None:
+        """A whole run."""
+        self.prompt(kind, tape, 0)
+        self.settle(b"")
+
+    @rule(where=st.sampled_from(BUSY), deed=st.sampled_from(DEEDS), tape=TAPE, then=THEN)
+    def interrupt(self, where: Leaf, deed: str, tape: bytes, then: int) -> None:
+        """Let a run come to a certain place, if it ever does, and do something there."""
+        assert self.world is not None
+        agent = self.world.agent
+        if not agent.is_running:
+            self.world.wish = WISHES.get(where)
+            self.prompt(0, tape, 0)
+        if where in PASSED:
+            with self.loop.active():
+                self.commands.subscribe("acts", f"-> {where.rpartition('.')[2]}", deed, 1)
+        else:
+            self.loop.drain(until=lambda: core_of(agent).leaf is where or not agent.is_running, time=True)
+            with self.loop.active():
+                self.commands.act(deed)
+        self.go(then)
+
     @rule(tape=TAPE, then=THEN)
-    def continue_(self, tape: list[int], then: int) -> None:
+    def continue_(self, tape: bytes, then: int) -> None:
         assert self.world is not None
         self.world.tape.numbers.extend(tape)
         with self.loop.active():
@@ -163,7 +196,7 @@ class AgentMachine(RuleBasedStateMachine):
         self.go(then)
 
     @rule(then=THEN, tape=TAPE)
-    def compact(self, then: int, tape: list[int]) -> None:
+    def compact(self, then: int, tape: bytes) -> None:
         assert self.world is not None
         self.world.tape.numbers.extend(tape)
         with self.loop.active():
@@ -208,7 +241,7 @@ class AgentMachine(RuleBasedStateMachine):
         with self.loop.active():
             self.commands.configure(what)
 
-    @rule(kind=st.sampled_from(KINDS), at=st.sampled_from(EVENTS), deed=st.sampled_from(DEEDS), times=st.integers(1, 2))
+    @rule(kind=st.sampled_from(KINDS), at=st.sampled_from(("*", *EVENTS)) | st.just("*"), deed=st.sampled_from(DEEDS), times=st.integers(1, 2))
     def subscribe(self, kind: str, at: str, deed: str, times: int) -> None:
         with self.loop.active():
             self.commands.subscribe(kind, at, deed, times)
@@ -222,11 +255,12 @@ class AgentMachine(RuleBasedStateMachine):
     def wait_for_idle(self) -> None:
         self.commands.wait_for_idle()
 
-    @precondition(lambda self: self.world is not None and len(self.world.runs) > 1)
-    @rule(then=THEN)
-    def aclose(self, then: int) -> None:
-        self.commands.aclose()
-        self.go(then)
+    @precondition(lambda self: self.world is not None and len(self.world.runs) > 2)
+    @rule(sure=st.sampled_from((False, False, False, True)), then=THEN)
+    def aclose(self, sure: bool, then: int) -> None:
+        if sure:
+            self.commands.aclose()
+            self.go(then)
 
     @rule()
     def snapshot(self) -> None:

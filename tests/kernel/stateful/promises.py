@@ -56,13 +56,11 @@ class Promises:
             g6_follow_ups_come_last, g9_attempts_are_bounded, g16_turns_are_bounded, result_has_the_messages,
             reader_read_the_events,
         ):  # fmt: skip
-            self._hold(lambda claim=claim: claim(self.world, self.commands, self.config, story, events))
+            insist(claim.__name__, claim(self.world, self.commands, self.config, story, events))
 
     def _hold(self, *claims: Any) -> None:
         for claim in claims:
-            for wrong in claim():
-                name = getattr(claim, "__name__", "run")
-                raise AssertionError(f"{name}: {wrong}")
+            insist(claim.__name__, claim())
 
     # ---- always ----
 
@@ -163,6 +161,12 @@ class Promises:
         there = [m for m in (*core.archive, *self.world.agent.messages) if not isinstance(m, SummaryMessage)]
         if there[self.commands.history :] != told:
             yield f"the transcript has {there}, and told was {told}"
+
+
+def insist(claim: str, wrong: Iterator[str]) -> None:
+    """Raise the first thing that is wrong."""
+    for said in wrong:
+        raise AssertionError(f"{claim}: {said}")
 
 
 def enters(event: Any) -> bool:

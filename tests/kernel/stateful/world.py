@@ -101,6 +101,7 @@ class World:
         self.hanging = 0
         self.deaf = 0
         self.calls = 0
+        self.wish: str | None = None
         self.gate = asyncio.Event()
 
     def note(self, problem: str) -> None:
@@ -281,12 +282,17 @@ class WorldModel:
 
     async def _play(self) -> AsyncIterator[Any]:
         world = self._world
+        wish, world.wish = world.wish, None
+        if wish in ("busy", "overflow"):
+            raise ModelError(wish, retryable=wish == "busy", overflow=wish == "overflow")
+        if wish == "call":
+            yield self._call("plain")
         for _ in range((1, 2, 0, 3, 4)[world.tape.take(5)]):
             roll = world.tape.take(64)
             await world.sleep((0, 0, 1, 3)[roll // 16])
             for part in self._piece(roll % 16):
                 yield part
-        roll = world.tape.take(20)
+        roll = world.tape.take(30)
         stop = await self._end(roll)
         if roll == 13:
             yield "what is this?"
@@ -316,7 +322,7 @@ class WorldModel:
                 self._world.act(("cancel", "steer", "follow_up", "configure")[self._world.tape.take(4)])
                 return [TextDelta("acted ")]
             case 13:
-                twice = self._call("plain")
+                twice = self._call("ordered")  # one after the other, so that it is clear whose result is whose
                 return [twice, twice]
             case _:
                 return [TextDelta("ok "), TextDelta("ok ")]

@@ -1,0 +1,432 @@
+"""G1 to G8, each by a few directed cases through the public methods. The tags name the reported fault behind a case."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kernel import Agent, AgentBusyError, Block, Finished, Hooks, KernelConfig, ModelError, ReasoningDelta, StopReason
+from kernel.messages import TextDelta, ToolMessage
+from kernel.testing import CUT_OFF, ScriptedModel, call, collect
+from tests.kernel.helpers import Act, Stage, play, said, ticks, turns
+
+THREE_TURNS = (["one", call("c1", "act")], ["two", call("c2", "act"), call("c3", "act")], ["done"])
+
+
+def three_turns(**arguments: Any) -> Stage:
+    return Stage(*THREE_TURNS, tools=[Act()], **arguments)
+
+
+def event_count() -> int:
+    """How many events three turns have."""
+    stage = three_turns()
+    play(stage.run())
+    return len(stage.heard.events)
+
+
+class TestG1OneEnd:
+    @pytest.mark.parametrize(
+        ("response", "status"),
+        [
+            (["a"], "completed"),
+            ([], "completed"),
+            ([ModelError("boom")], "failed"),
+            (["a", ValueError("boom")], "failed"),
+            (["a", CUT_OFF], "failed"),
+            (["a", 5], "failed"),
+            (["a", None], "failed"),
+            (["a", TextDelta(5)], "failed"),  # type: ignore[arg-type]
+        ],
+        ids=str,
+    )
+    def test_each_way_out_has_one_run_finished(self, response: Any, status: str) -> None:
+        """Whatever the response does, the run begins with `run.started` and ends with the one `run.finished` (TRM-2)."""
+        stage = Stage(*[response] * 3)
+        result = play(stage.run())
+        assert (stage.types[0], stage.types[-1]) == ("run.started", "run.finished")
+        assert stage.types.count("run.finished") == 1
+        assert (result.status, stage.heard.events[-1].result) == (status, result)
+
+    def test_a_cancel_anywhere_gives_one_end(self) -> None:
+        """A cancel at any event of three turns leads to one `run.finished`, and the run is cancelled (TRM-8, KEEP-8)."""
+        for place in range(event_count() - 2):
+            stage = three_turns()
+            stage.agent.subscribe(lambda event, stage=stage, place=place: event.sequence == place and stage.agent.cancel())
+            result = play(stage.run())
+            late = stage.heard.events[place].type == "phase.changed" and stage.heard.events[place].target == "settling"
+            assert result.status == ("completed" if late else "cancelled"), place
+            assert stage.types.count("run.finished") == 1
+
+    def test_nothing_follows_the_end(self) -> None:
+        """Nothing is said after `run.finished`, whatever is commanded then (I6)."""
+        stage = Stage(["a"])
+
+        async def main() -> None:
+            await stage.run()
+            stage.agent.steer("left")
+            stage.agent.cancel()
+            stage.agent.clear_queues()
+            await ticks()
+
+        play(main())
+        assert stage.types[-1] == "run.finished"
+
+
+class TestG2Nesting:
+    def test_all_that_opens_closes(self) -> None:
+        """Run, turn, message and tool nest, also when listeners raise and the run is cut (TRM-12, I10)."""
+        for place in range(event_count() - 2):
+            stage = three_turns(subscriber_failure="fail_run")
+
+            def listener(event: Any, place: int = place) -> None:
+                if event.sequence == place:
+                    raise RuntimeError("boom")
+
+            stage.agent.subscribe(listener)
+            play(stage.run())
+            for kind in ("turn", "message", "tool"):
+                opened = [name for name in stage.types if name in (f"{kind}.started", f"{kind}.ended")]
+                assert opened == [f"{kind}.started", f"{kind}.ended"] * (len(opened) // 2) or kind == "tool"
+
+    def test_a_turn_that_ends_is_the_one_that_began(self) -> None:
+        """`turn.ended` has the number of its `turn.started`, in the turn of a failure too."""
+        stage = three_turns(subscriber_failure="fail_run")
+        stage.on("turn.ended", lambda: 1 / 0)
+        play(stage.run())
+        assert [event.turn for event in stage.heard.of("turn.started")] == [
+            event.turn for event in stage.heard.of("turn.ended")
+        ]
+
+
+class TestG3Messages:
+    def test_the_text_is_its_deltas(self) -> None:
+        """A message's text and reasoning are its deltas put together (ORD-2)."""
+        stage = Stage([ReasoningDelta("hm"), ReasoningDelta("…"), "a", "", "b"])
+        play(stage.run())
+        updates = [(event.channel, event.delta) for event in stage.heard.of("message.updated")]
+        assert updates == [("reasoning", "hm"), ("reasoning", "…"), ("text", "a"), ("text", "b")]
+        (ended,) = stage.heard.of("message.ended")
+        assert (ended.message.reasoning, ended.message.text) == ("hm…", "ab")
+
+
+class TestG4Pairing:
+    def test_each_kind_of_call_has_one_result_in_source_order(self) -> None:
+        """Six calls that go six ways have six results, in the order of the calls (PAIR-10, PAR-6)."""
+
+        def raises(*_: Any) -> None:
+            raise RuntimeError
+
+        tools = [Act("ok"), Act("raises", raises), Act("none", None), Act("denied"), Act("wrong", validate=raises)]
+        calls = [call(f"c{n}", name) for n, name in enumerate(("ok", "raises", "unknown", "none", "denied", "wrong"))]
+        hooks = Hooks(before_tool_call=lambda call, _: Block("not you") if call.name == "denied" else None)
+        stage = Stage(calls, ["done"], tools=tools, hooks=hooks)
+        result = play(stage.run())
+        answers = [message for message in result.messages if isinstance(message, ToolMessage)]
+        assert [(a.call_id, a.name, a.is_error, a.executed) for a in answers] == [
+            ("c0", "ok", False, True),
+            ("c1", "raises", True, True),
+            ("c2", "unknown", True, False),
+            ("c3", "none", False, True),
+            ("c4", "denied", True, False),
+            ("c5", "wrong", True, False),
+        ]
+        assert [a.text for a in answers][1:5:3] == ["RuntimeError", "not you"]
+
+    def test_tools_end_in_the_order_in_which_they_end(self) -> None:
+        """`tool.ended` comes in completion order, the results in source order."""
+        stage = Stage([call("c1", "slow"), call("c2", "fast")], ["done"])
+
+        async def slow(*_: Any) -> str:
+            await asyncio.sleep(1)
+            return "slow"
+
+        stage.agent.configure(tools=[Act("slow", slow), Act("fast")])
+        play(stage.run())
+        assert [event.call_id for event in stage.heard.of("tool.ended")] == ["c2", "c1"]
+        assert said(stage.agent.messages)[2:4] == [("tool", "slow"), ("tool", "ok")]
+
+    def test_a_cancel_keeps_what_finished(self) -> None:
+        """A result that was there before the cancel is kept; the sibling gets a cancelled one (KEEP-2, PAIR-9, I7)."""
+        stage = Stage([call("c1", "waits"), call("c2", "act")])
+        stage.agent.configure(tools=[Act("waits", stage.waiting()), Act()])
+        stage.on("tool.ended", stage.agent.cancel)
+        play(stage.run())
+        assert stage.said[2:] == [
+            ("tool", "cancelled: the run was stopped while this call was running"),
+            ("tool", "ok"),
+        ]
+
+    @pytest.mark.parametrize(
+        "raised", [RuntimeError("boom"), asyncio.CancelledError(), type("Fatal", (BaseException,), {})()]
+    )
+    def test_one_that_raises_leaves_its_siblings_alone(self, raised: BaseException) -> None:
+        """An exception of a tool is its own error result; the siblings go on (KEEP-4, KEEP-5, PAR-1)."""
+
+        def raises(*_: Any) -> None:
+            raise raised
+
+        stage = Stage([call("c1", "act"), call("c2", "raises"), call("c3", "act")], ["done"])
+        stage.agent.configure(tools=[Act(), Act("raises", raises)])
+        result = play(stage.run())
+        assert result.status == "completed"
+        assert [message.is_error for message in result.messages[2:5]] == [False, True, False]
+
+    def test_the_same_id_in_every_turn_is_no_repetition(self) -> None:
+        """A provider that uses an id again in another turn gets a result each time (PAR-4)."""
+        stage = Stage(*[[call("x", "act")]] * 3, ["done"], tools=[Act()])
+        play(stage.run())
+        assert [text for role, text in stage.said if role == "tool"] == ["ok"] * 3
+
+    def test_a_response_that_says_that_it_failed_runs_no_tools(self) -> None:
+        """A stream that ends with the stop reason `error` is a failed response: nothing is executed for it."""
+        act = Act()
+        stage = Stage(["a", call("c1", "act"), Finished(StopReason.ERROR)], ["done"], tools=[act])
+        result = play(stage.run())
+        assert (result.status, act.ran) == ("failed", [])
+
+
+class TestG5EndOfTurn:
+    def test_all_of_a_turn_is_said_before_it_ends(self) -> None:
+        """Tool events and results come before the `turn.ended` of their turn, and none after it."""
+        stage = three_turns()
+        play(stage.run())
+        open_turn = False
+        for name in stage.types:
+            open_turn = (open_turn or name == "turn.started") and name != "turn.ended"
+            assert open_turn or not name.startswith(("tool.", "message."))
+        assert [event.results for event in stage.heard.of("turn.ended")] == [("c1",), ("c2", "c3"), ()]
+
+
+class TestG6Steering:
+    def test_steering_in_the_first_turn_joins_the_prompt(self) -> None:
+        """What is queued before the first drain point enters with the prompt, as a message of its own."""
+        stage = Stage(["done"])
+
+        async def main() -> None:
+            stage.agent.steer("left")
+            await stage.run()
+
+        play(main())
+        assert stage.said == [("user", "Hi"), ("user", "left"), ("assistant", "done")]
+
+    @pytest.mark.parametrize("place", ["tool.started", "tool.ended", "message.ended", "turn.ended"])
+    def test_steering_waits_for_the_end_of_the_turn(self, place: str) -> None:
+        """An item queued while a turn goes enters after its results, before the next request (PAIR-4, STE-1, STE-4)."""
+        stage = three_turns()
+        stage.on(place, lambda: stage.agent.steer("left"))
+        play(stage.run())
+        assert stage.said[:4] == [("user", "Hi"), ("assistant", "one"), ("tool", "ok"), ("user", "left")]
+
+    @pytest.mark.parametrize("place", ["message.ended", "turn.ended", "phase.changed"])
+    def test_steering_at_the_last_moment_gets_its_turn(self, place: str) -> None:
+        """Steering that comes when the run is about to end is answered before it ends (STE-1)."""
+        stage = Stage(["a"], ["b"])
+        stage.on(place, lambda: stage.agent.steer("left"), nth=3 if place == "phase.changed" else 1)
+        play(stage.run())
+        assert stage.said[2:] == [("user", "left"), ("assistant", "b")]
+
+    def test_steering_comes_before_follow_ups(self) -> None:
+        """The follow-up waits until nothing steers and nothing is owed (STE-13)."""
+        stage = Stage([call("c1", "act")], ["b"], ["c"], tools=[Act()])
+
+        def queue() -> None:
+            stage.agent.follow_up("then")
+            stage.agent.steer("left")
+
+        stage.on("tool.started", queue)
+        play(stage.run())
+        assert [text for role, text in stage.said if role == "user"] == ["Hi", "left", "then"]
+        assert [event.origin for event in stage.heard.of("message.accepted")] == ["prompt", "steering", "follow_up"]
+
+    @pytest.mark.parametrize(("mode", "turns"), [("one", 3), ("all", 2)])
+    def test_a_mode_says_how_many_enter_at_once(self, mode: Any, turns: int) -> None:
+        """One item enters at a drain point, or all; they are never merged."""
+        stage = Stage(["a"], ["b"], ["c"], follow_up_mode=mode, steering_mode=mode)
+        stage.on("turn.started", lambda: [stage.agent.follow_up(text) for text in ("one", "two")])
+        assert play(stage.run()).turns == turns
+        assert [text for role, text in stage.said if role == "user"] == ["Hi", "one", "two"]
+
+    def test_a_cancel_leaves_what_waits_in_its_queue(self) -> None:
+        """Queued items survive a cancel and are delivered by `continue_`, once and in order (STE-2, STE-8, I5)."""
+        stage = Stage([call("c1", "waits")], ["a"], ["b"])
+        stage.agent.configure(tools=[Act("waits", stage.waiting())])
+
+        async def main() -> list[str]:
+            run = stage.agent.prompt("Hi")
+            await ticks()
+            receipts = [stage.agent.steer("one")]
+            stage.agent.cancel()
+            receipts.append(stage.agent.steer("two"))
+            await run
+            await stage.agent.continue_()
+            return [receipt.status for receipt in receipts]
+
+        assert play(main()) == ["delivered", "delivered"]
+        assert [text for role, text in stage.said if role == "user"] == ["Hi", "one", "two"]
+
+    def test_after_the_outcome_is_decided_items_wait(self) -> None:
+        """An item that comes while settling stays queued: the last poll is one step with the decision (STE-5, STE-14)."""
+        stage = Stage(["a"])
+        stage.on("run.finished", lambda: stage.agent.steer("left"))
+        play(stage.run())
+        assert said(stage.agent.queued.steering) == [("user", "left")]
+
+    def test_what_is_taken_out_is_reported(self) -> None:
+        """An item that is unqueued in a run is told as dropped, once (STE-12)."""
+        stage = Stage(["a"], ["b"])
+        stage.on("turn.started", lambda: stage.agent.unqueue(stage.agent.follow_up("then")))
+        play(stage.run())
+        assert [said(event.dropped) for event in stage.heard.of("queue.changed")] == [[], [("user", "then")]]
+
+
+class TestG7NothingStarts:
+    def test_no_request_hook_or_body_starts_after_a_cancel(self) -> None:
+        """After a cancel at any event, nothing of the user's is called any more (SIG-10, PAR-10)."""
+        for place in range(event_count() - 2):
+            called: list[str] = []
+
+            def note(name: str, called: list[str] = called) -> Any:
+                return lambda *_: called.append(name)
+
+            hooks = Hooks(
+                transform_context=lambda messages, note=note: note("context")() or messages,
+                before_tool_call=note("before"),
+                after_tool_result=note("after"),
+                should_stop_after_turn=note("stop"),
+            )
+            stage = Stage(*THREE_TURNS, hooks=hooks, tools=[Act(body=note("tool"))])
+            at_cancel: list[int] = []
+
+            def cancel(
+                event: Any, place: int = place, stage: Stage = stage, at_cancel: Any = at_cancel, called: Any = called
+            ):
+                if event.sequence == place and stage.agent.cancel():
+                    at_cancel.append(len(called) + len(stage.model.requests))
+
+            stage.agent.subscribe(cancel)
+            play(stage.run())
+            assert not at_cancel or at_cancel == [len(called) + len(stage.model.requests)], place
+
+    def test_who_cancelled_decides_and_not_the_text(self) -> None:
+        """A model that says it was cancelled, while nobody did, has failed (SIG-9, STE-8)."""
+        assert play(Stage([asyncio.CancelledError("cancelled by user")]).run()).status == "failed"
+
+    def test_a_model_that_swallows_the_cancel_changes_nothing(self) -> None:
+        """Cancel wins against a completion that comes after it (SIG-9)."""
+        stage = Stage()
+
+        async def swallows(_: Any) -> Any:
+            yield TextDelta("a")
+            try:
+                await stage.gates.wait("never")
+            except asyncio.CancelledError:
+                yield TextDelta("b")
+            yield Finished()
+
+        stage.agent.configure(model=ScriptedModel([swallows]))
+        stage.on("message.updated", lambda: stage.agent.cancel("enough"))
+        result = play(stage.run())
+        assert (result.status, result.reason, said(result.messages)[1:]) == ("cancelled", "enough", [("assistant", "a")])
+
+
+class TestG8Bounded:
+    @pytest.mark.parametrize("kind", ["model", "tool", "before", "context", "listener", "stop", "compactor"])
+    def test_whatever_ignores_the_cancel_is_abandoned_in_time(self, kind: str) -> None:
+        """A cancel is over after `cancel_grace`, whoever does not listen; the next run works (SIG-4, LAT-6, LAT-8)."""
+        stage = Stage(cancel_grace=5)
+        deaf = stage.deaf("end")
+        first = [deaf] if kind == "model" else [call("c1", "act")]
+        hooks = {"before": "before_tool_call", "context": "transform_context", "stop": "should_stop_after_turn"}
+
+        async def listener(event: Any) -> None:
+            if kind == "listener" and event.type == "turn.started":
+                await deaf()
+
+        async def main() -> float:
+            compactor = type("Deaf", (), {"summarize": staticmethod(deaf)})()
+            agent = Agent(
+                ScriptedModel([[ModelError("full", overflow=True)] if kind == "compactor" else first, ["a"]]),
+                tools=[Act(body=deaf if kind == "tool" else "ok")],
+                hooks=Hooks(**({hooks[kind]: deaf} if kind in hooks else {})),
+                config=KernelConfig(cancel_grace=5),
+                messages=turns(3),
+                compactor=compactor,
+            )
+            unsubscribe = agent.subscribe(listener)
+            run = agent.prompt("Hi")
+            await asyncio.sleep(1)
+            start = asyncio.get_running_loop().time()
+            assert agent.cancel() is True
+            assert (await run).status == "cancelled"
+            spent = asyncio.get_running_loop().time() - start
+            assert [work.kind for work in agent.abandoned] == [KINDS.get(kind, kind)]
+            stage.gates.open("end")
+            await ticks()
+            assert agent.abandoned == ()
+            unsubscribe()
+            if kind not in hooks:
+                assert (await agent.prompt("again")).status == "completed"
+            return spent
+
+        assert play(main()) == 5
+
+    def test_a_cancel_while_idle_poisons_nothing(self) -> None:
+        """`cancel` answers False while idle and the next run completes (SIG-1)."""
+        stage = Stage(["a"])
+        assert stage.agent.cancel() is False
+        assert play(stage.run()).status == "completed"
+
+    def test_what_comes_late_is_discarded_in_the_next_run_too(self) -> None:
+        """An abandoned tool's word in the next run is told there in its order, and changes nothing (SIG-8, LAT-1, LAT-2)."""
+        stage = Stage([call("c1", "deaf")], ["a", lambda: stage.gates.wait("go"), "b"])
+        contexts: list[Any] = []
+
+        async def deaf(_: Any, context: Any) -> str:
+            contexts.append(context)
+            await stage.gates.wait_ignoring_cancel("end")
+            return "late"
+
+        stage.agent.configure(tools=[Act("deaf", deaf)])
+
+        async def main() -> None:
+            first = stage.agent.prompt("one")
+            await ticks()
+            stage.agent.cancel()
+            await first
+            second = stage.agent.prompt("two")
+            reader = asyncio.create_task(collect(second))
+            await ticks()
+            contexts[0].update("still here")
+            stage.gates.open("end")
+            await ticks()
+            stage.gates.open("go")
+            events = await reader
+            assert [event.sequence for event in events] == list(range(len(events)))
+            assert [event.type for event in events].count("update.discarded") == 2
+
+        play(main())
+        stage.keeps_its_word()
+        assert stage.said[-1] == ("assistant", "ab")
+
+    def test_settling_answers_false_and_keeps_the_outcome(self) -> None:
+        """In `settling` a cancel is False, and yet ends a listener that never ends (G8)."""
+        stage = Stage(["a"], cancel_grace=5)
+
+        async def listener(event: Any) -> None:
+            if event.type == "run.finished":
+                await stage.gates.wait("never")
+
+        stage.agent.subscribe(listener)
+
+        async def main() -> str:
+            run = stage.agent.prompt("Hi")
+            await asyncio.sleep(1)
+            with pytest.raises(AgentBusyError):
+                stage.agent.prompt("again")
+            assert (stage.agent.phase, stage.agent.cancel()) == ("settling", False)
+            return (await run).status
+
+        assert play(main()) == "completed"
+
+
+KINDS = {"before": "hook", "context": "hook", "stop": "hook"}
