@@ -1,47 +1,63 @@
-"""phasekernel: an embeddable kernel for LLM agents whose lifecycle is a declared, checked statechart."""
+"""phasekernel: an embeddable kernel for LLM agents whose lifecycle is a declared, checked statechart.
 
-from kernel.agent import Agent
-from kernel.config import CompactionPolicy, KernelConfig, RetryPolicy
-from kernel.errors import (
-    AgentBusyError,
-    AgentClosedError,
-    EventsLostError,
-    KernelBug,
-    KernelError,
-    MessageLimitError,
-    ModelError,
-    NothingToCompactError,
-    NothingToContinueError,
-    NothingToDoError,
-    QueueFullError,
-    ReentrancyError,
-    RunFailedError,
-    WrongLoopError,
-)
-from kernel.events import Event, RunResult
-from kernel.messages import (
-    AssistantMessage,
-    CustomMessage,
-    Finished,
-    Message,
-    Reasoning,
-    ReasoningDelta,
-    StopReason,
-    SummaryMessage,
-    Text,
-    TextDelta,
-    ToolCall,
-    ToolCallDelta,
-    ToolMessage,
-    Usage,
-    UserMessage,
-)
-from kernel.ports import Block, Compactor, Hooks, Model, ModelRequest, Tool, ToolContext, ToolResult
-from kernel.run import Run
-from kernel.shell import Receipt
-from kernel.snapshot import AbandonedWork, AgentState, Queued
-from kernel.tools import tool
-from statechart import Phase
+When the package `statechart` that would be imported is not ours (PyPI has another of that name), the names below raise an
+ImportError that says so; `python -m kernel doctor` still works.
+"""
+
+from kernel.ours import foreign_statechart
+
+_FOREIGN = foreign_statechart()
+
+if _FOREIGN is None:
+    from kernel.agent import Agent
+    from kernel.config import CompactionPolicy, KernelConfig, RetryPolicy
+    from kernel.errors import (
+        AgentBusyError,
+        AgentClosedError,
+        EventsLostError,
+        KernelBug,
+        KernelError,
+        MessageLimitError,
+        ModelError,
+        NothingToCompactError,
+        NothingToContinueError,
+        NothingToDoError,
+        QueueFullError,
+        ReentrancyError,
+        RunFailedError,
+        WrongLoopError,
+    )
+    from kernel.events import Event, RunResult
+    from kernel.messages import (
+        AssistantMessage,
+        CustomMessage,
+        Finished,
+        Message,
+        Reasoning,
+        ReasoningDelta,
+        StopReason,
+        SummaryMessage,
+        Text,
+        TextDelta,
+        ToolCall,
+        ToolCallDelta,
+        ToolMessage,
+        Usage,
+        UserMessage,
+    )
+    from kernel.ports import Block, Compactor, Hooks, Model, ModelRequest, Tool, ToolContext, ToolResult
+    from kernel.run import Run
+    from kernel.shell import Receipt
+    from kernel.snapshot import AbandonedWork, AgentState, Queued
+    from kernel.tools import tool
+    from statechart import Phase
+else:
+
+    def __getattr__(name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ImportError(_FOREIGN)
+
 
 __all__ = [
     "AbandonedWork",

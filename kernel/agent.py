@@ -11,7 +11,6 @@ from typing import Any, Final, final
 
 import attrs
 
-from kernel.compactors import ModelCompactor
 from kernel.config import KernelConfig
 from kernel.core import Core
 from kernel.events import RunResult
@@ -64,7 +63,7 @@ class Agent:
 
     *model* answers (`kernel.Model`). *tools* are what it may call (`@kernel.tool`). *hooks* take part in runs. *config*
     has the policies and limits. *messages* is a conversation to go on from: it is checked and copied; calls without a
-    result get an interrupted one. *compactor* makes summaries; by default the model is asked. *record* is handed each input
+    result get an interrupted one. *compactor* makes summaries; by default the agent's model is asked. *record* is handed each input
     of the core (`kernel.journal.JournalWriter.record`).
 
     Model and tools are captured now: replacing `model.stream` or a tool's fields later changes nothing.
@@ -95,9 +94,7 @@ class Agent:
         setup = _changed(
             empty, model=model, tools=tools, system_prompt=system_prompt, reasoning_effort=reasoning_effort
         )
-        if compactor is None:
-            compactor = ModelCompactor(model)
-        elif not callable(getattr(compactor, "summarize", None)):
+        if compactor is not None and not callable(getattr(compactor, "summarize", None)):
             raise TypeError(f"compactor must have a summarize method, not {compactor!r}")
         names = frozenset(name for name in attrs.fields_dict(Hooks) if getattr(hooks, name) is not None)
         self._shell = Shell(Core(config, setup, names, messages, record=record, shadow=shadow()), hooks, compactor)

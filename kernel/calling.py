@@ -1,6 +1,7 @@
 """Executing a tool call: is it right by itself, and what came of it."""
 
 import asyncio
+import contextlib
 import inspect
 from typing import Final, Literal, final
 
@@ -41,8 +42,9 @@ class CallContext:
         update = ToolUpdate(self._work.number, self.call_id, text)
         if asyncio._get_running_loop() is self._loop:
             self._reporter.feed(update)
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._reporter.feed, update)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+                self._loop.call_soon_threadsafe(self._reporter.feed, update)
 
     def hold(self, ended: "asyncio.Future[None]") -> None:
         """Say that the call was let go while something of it, such as a thread, is still busy until *ended*."""
@@ -61,10 +63,17 @@ def prepare(effect: PrepareCall, setup: Setup) -> tuple[ToolSpec | None, CallPre
         return None, CallPrepared(effect.work, error=error)
     try:
         spec.validate(thaw(call.arguments))
-        resources = tuple(spec.resources(thaw(call.arguments))) if spec.resources is not None else ()
+        resources = _keys(spec, call)
     except Exception as error:
         return None, CallPrepared(effect.work, error=describe(error))
     return spec, CallPrepared(effect.work, resources)
+
+
+def _keys(spec: ToolSpec, call: ToolCall) -> tuple[str, ...]:
+    keys = spec.resources(thaw(call.arguments)) if spec.resources is not None else ()
+    if isinstance(keys, str):
+        raise TypeError(f"resources() of {call.name} must return a sequence of keys, not the string {keys!r}")
+    return tuple(keys)
 
 
 async def run_tool(work: Work, effect: RunTool, to: Reporter, spec: ToolSpec, run_id: str) -> None:

@@ -3,6 +3,7 @@
 A fake for each of them is in `kernel.testing`.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -52,6 +53,10 @@ class ToolContext(Protocol):
 
     def update(self, text: str) -> None:
         """Report progress. Said after the tool has ended, it is discarded. May be called from the tool's thread."""
+        ...
+
+    def hold(self, ended: "asyncio.Future[None]") -> None:
+        """Say that something of the call, such as a thread, goes on until *ended*, though the call is let go."""
         ...
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, final
 
 from attrs import define
 
+from kernel.compactors import ModelCompactor
 from kernel.core import Core
 from kernel.drive import Drive
 from kernel.effects import Effect, ItemsLeft
@@ -39,12 +40,12 @@ class Receipt:
 class Shell:
     """The part of an agent that is there while it idles."""
 
-    __slots__ = ("_observed", "abandoned", "compactor", "core", "drive", "hooks", "listeners", "receipts")
+    __slots__ = ("_compactor", "_observed", "abandoned", "core", "drive", "hooks", "listeners", "receipts")
 
-    def __init__(self, core: Core, hooks: Hooks, compactor: Compactor) -> None:
+    def __init__(self, core: Core, hooks: Hooks, compactor: Compactor | None) -> None:
         self.core = core
         self.hooks = hooks
-        self.compactor = compactor
+        self._compactor = compactor
         self.listeners = Listeners()
         self.receipts: dict[int, Receipt] = {}
         self.abandoned: dict[asyncio.Future[Any], AbandonedWork] = {}
@@ -166,6 +167,11 @@ class Shell:
         self.abandon(work.lingers, run_id, work.kind, work.name, work.call_id)
         late = ToolSettled(settled.work, settled.call_id, (), ended="returned")
         work.lingers.add_done_callback(lambda _: self.report(late))
+
+    @property
+    def compactor(self) -> Compactor:
+        """What makes summaries: the one that was given, else the model that the agent works with now."""
+        return self._compactor or ModelCompactor(self.core.state.setup)
 
     # ---- snapshots ----
 

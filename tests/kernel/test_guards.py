@@ -26,11 +26,9 @@ from kernel.inputs import (
 from kernel.messages import AssistantMessage, StopReason, SummaryMessage, Text, TextDelta, UserMessage
 from kernel.testing import call
 from statechart import Guard
-from tests.kernel.helpers import Act, Bench, failure
+from tests.kernel.helpers import Act, Bench, failure, turns
 
-HISTORY = tuple(
-    message for number in range(4) for message in (UserMessage(f"question {number}"), AssistantMessage(f"answer {number}"))
-)
+HISTORY = turns(4)
 ANSWERED = HISTORY[:2]
 ASKED = HISTORY[:1]
 Case = Callable[[], tuple[Bench, Any]]

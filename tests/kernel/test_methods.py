@@ -10,15 +10,12 @@ import pytest
 
 from kernel import Agent, CompactionPolicy, Hooks, KernelError, ModelError, UserMessage
 from kernel.guards import GUARDS
-from kernel.messages import AssistantMessage
 from kernel.testing import Gates, SimulatedLoop, call
 from statechart import Ask, Command, Leaf, Phase, Refuse, Step, decisions, phase_of
-from tests.kernel.helpers import Act, Stage
+from tests.kernel.helpers import Act, Stage, turns
 
 ALIASES = {"abort": "cancel", "run_sync": "prompt", "aclose": "close"}
 TURNS = turns(3)
-    message for number in range(3) for message in (UserMessage(f"question {number}"), AssistantMessage(f"answer {number}"))
-)
 
 
 def test_each_method_is_a_command() -> None:
