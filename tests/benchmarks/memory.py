@@ -23,6 +23,7 @@ from tests.benchmarks.subject import Kernel
 from tests.benchmarks.workloads import together
 
 ROOT: Final = Path(__file__).parents[2]
+CAN_SEE_RESIDENT: Final = sys.platform == "linux"
 SIDES: Final[dict[str, Side]] = {"floor": Floor(), "kernel": Kernel(listen=None)}
 
 
@@ -73,7 +74,7 @@ async def memory_rows(live: int = 200, resident: int = 2000, rounds: int = 3) ->
     """Both figures of both sides."""
     floor, kernel = [Spread.of([await live_kilobytes(side, live) for _ in range(rounds)]) for side in SIDES.values()]
     rows = [Comparison("an idle agent, live", "kB", floor, kernel, _ratio(floor, kernel))]
-    if sys.platform == "linux":
+    if CAN_SEE_RESIDENT:
         floor, kernel = [
             Spread.of([resident_in_fresh_process(side, resident) for _ in range(rounds)]) for side in SIDES
         ]

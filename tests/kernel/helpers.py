@@ -30,8 +30,8 @@ def play(main: Coroutine[Any, Any, T], *, left: Iterable[str] = ()) -> T:
     finally:
         names = sorted(task.get_name() for task in loop.unfinished())
         loop.shutdown()
-    assert names == sorted(left)
-    assert loop.exceptions == []
+    assert names == sorted(left), f"left alive: {names}"
+    assert loop.exceptions == [], loop.exceptions
     return value
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -241,10 +242,16 @@ class Terminal:
         return self.process.wait()
 
     def _read(self) -> str:
-        try:
-            return os.read(self.master, 4096).decode(errors="replace")
-        except OSError:  # what Linux says when the program has ended
-            return ""
+        """What comes next; nothing once the program has ended. The other end stays open, since what a program says with
+        its last breath may get lost when the terminal hangs up.
+        """
+        while True:
+            ended = self.process.poll() is not None
+            readable, _, _ = select.select([self.master], [], [], 0 if ended else 0.05)
+            if readable:
+                return os.read(self.master, 4096).decode(errors="replace")
+            if ended:
+                return ""
 
 
 @contextmanager
@@ -258,12 +265,12 @@ def terminal(*arguments: str, **environment: str) -> Iterator[Terminal]:
         stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=ENVIRONMENT | environment, start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )  # fmt: skip
-    os.close(slave)
     try:
         yield Terminal(master, process)
     finally:
         process.kill()
         process.wait()
+        os.close(slave)
         os.close(master)
 
 

@@ -21,6 +21,10 @@ MAX_STEPS: Final = 20_000
 TAPE: Final = st.binary(max_size=12) | st.binary(min_size=10, max_size=32)
 THEN: Final = st.integers(0, 24)
 KIND: Final = st.integers(0, 2)
+SURE: Final = st.sampled_from((False, False, False, True))
+"""For what would end most examples early if it came as often as the rest."""
+TIMES: Final = st.integers(1, 3)
+AT: Final = st.sampled_from(("*", *EVENTS))
 BUSY: Final = tuple(leaf for leaf in Leaf if leaf not in (Leaf.IDLE, Leaf.CLOSED))
 PASSED: Final = (Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.SETTLING)
 """Places that a run only passes, unless somebody is slow: a listener catches it there."""
@@ -187,6 +191,12 @@ class AgentMachine(RuleBasedStateMachine):
                 self.commands.act(deed)
         self.go(then)
 
+    @rule(kind=st.sampled_from(KINDS), at=AT, deed=st.sampled_from(DEEDS), tape=TAPE)
+    def ambush(self, kind: str, at: str, deed: str, tape: bytes) -> None:
+        """A whole run with a listener that waits for it."""
+        self.subscribe(kind, at, deed, 1)
+        self.converse(0, tape)
+
     @rule(tape=TAPE, then=THEN)
     def continue_(self, tape: bytes, then: int) -> None:
         assert self.world is not None
@@ -203,16 +213,18 @@ class AgentMachine(RuleBasedStateMachine):
             self.commands.compact()
         self.go(then)
 
-    @rule(kind=KIND, then=THEN)
-    def steer(self, kind: int, then: int) -> None:
+    @rule(kind=KIND, times=TIMES, then=THEN)
+    def steer(self, kind: int, times: int, then: int) -> None:
         with self.loop.active():
-            self.commands.steer(kind)
+            for _ in range(times):
+                self.commands.steer(kind)
         self.go(then)
 
-    @rule(kind=KIND, then=THEN)
-    def follow_up(self, kind: int, then: int) -> None:
+    @rule(kind=KIND, times=TIMES, then=THEN)
+    def follow_up(self, kind: int, times: int, then: int) -> None:
         with self.loop.active():
-            self.commands.follow_up(kind)
+            for _ in range(times):
+                self.commands.follow_up(kind)
         self.go(then)
 
     @rule(which=st.integers(0, 5))
@@ -241,7 +253,7 @@ class AgentMachine(RuleBasedStateMachine):
         with self.loop.active():
             self.commands.configure(what)
 
-    @rule(kind=st.sampled_from(KINDS), at=st.sampled_from(("*", *EVENTS)) | st.just("*"), deed=st.sampled_from(DEEDS), times=st.integers(1, 2))
+    @rule(kind=st.sampled_from(KINDS), at=AT, deed=st.sampled_from(DEEDS), times=st.integers(1, 2))
     def subscribe(self, kind: str, at: str, deed: str, times: int) -> None:
         with self.loop.active():
             self.commands.subscribe(kind, at, deed, times)
@@ -256,7 +268,7 @@ class AgentMachine(RuleBasedStateMachine):
         self.commands.wait_for_idle()
 
     @precondition(lambda self: self.world is not None and len(self.world.runs) > 2)
-    @rule(sure=st.sampled_from((False, False, False, True)), then=THEN)
+    @rule(sure=SURE, then=THEN)
     def aclose(self, sure: bool, then: int) -> None:
         if sure:
             self.commands.aclose()
@@ -270,6 +282,17 @@ class AgentMachine(RuleBasedStateMachine):
     def bad_input(self, which: str) -> None:
         with self.loop.active():
             self.commands.bad_input(which)
+
+    @precondition(lambda self: self.world is not None and self.world.agent.is_running)
+    @rule(sure=SURE, which=st.integers(0, 5), then=THEN)
+    def kill(self, sure: bool, which: int, then: int) -> None:
+        """A task of the kernel's is cancelled from outside: the run may end by that, but it ends."""
+        assert self.world is not None
+        tasks = [task for task in self.loop.unfinished() if task.get_name().startswith("kernel")]
+        if sure and tasks:
+            self.world.runs[-1].killed = True
+            tasks[which % len(tasks)].cancel()
+            self.go(then)
 
     @precondition(lambda self: self.world is not None and self.world.runs)
     @rule(reader=st.booleans())

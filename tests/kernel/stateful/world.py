@@ -278,9 +278,9 @@ class WorldModel:
     def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
         """A response."""
         self._world.asked(request)
-        return self._play()
+        return self._play(request)
 
-    async def _play(self) -> AsyncIterator[Any]:
+    async def _play(self, request: ModelRequest) -> AsyncIterator[Any]:
         world = self._world
         wish, world.wish = world.wish, None
         if wish in ("busy", "overflow"):
@@ -292,6 +292,8 @@ class WorldModel:
             await world.sleep((0, 0, 1, 3)[roll // 16])
             for part in self._piece(roll % 16):
                 yield part
+        if self.context_window is not None:
+            yield Usage(30 * len(request.messages), 1)
         roll = world.tape.take(30)
         stop = await self._end(roll)
         if roll == 13:

@@ -1,0 +1,94 @@
+"""Whether the benchmarks still do their work, on small sizes. Nothing here looks at a time."""
+
+import asyncio
+
+import pytest
+
+from kernel import Agent
+from tests.benchmarks import memory, micro, report, startup
+from tests.benchmarks.__main__ import EXTRA, sides
+from tests.benchmarks.floor import Floor
+from tests.benchmarks.measure import Comparison, Spread, compare
+from tests.benchmarks.plans import text_plan
+from tests.benchmarks.sides import Seen
+from tests.benchmarks.subject import Kernel
+from tests.benchmarks.workloads import text_turn, workloads
+
+SMALL = 0.02
+
+
+@pytest.mark.parametrize("name", workloads())
+def test_both_sides_do_the_work(name: str):
+    """Each workload runs on both sides, and its own check of what was done passes."""
+    rows = asyncio.run(compare(workloads(SMALL)[name], *sides(name), rounds=1))
+
+    assert [row.label for row in rows] == list(workloads(SMALL)[name].labels)
+
+
+@pytest.mark.parametrize(("name", "workload"), [("awaited", "text"), ("in-place", "tools")])
+def test_the_variants_do_the_same_work(name: str, workload: str):
+    """So do the variants with an awaited listener and with a tool that is awaited in place."""
+    assert asyncio.run(compare(workloads(SMALL)[workload], *sides(name), rounds=1))
+
+
+def test_work_that_is_not_done_is_no_measurement():
+    """A side that loses a piece of the text is found out."""
+
+    class Lossy(Kernel):
+        async def run(self, agent: Agent, seen: Seen) -> None:
+            await super().run(agent, seen)
+            seen.deltas -= 1
+
+    with pytest.raises(AssertionError, match="deltas and characters seen"):
+        asyncio.run(text_turn(Lossy(), 3))
+
+
+def test_an_idle_agent_holds_something():
+    """The memory of agents that have run is counted, in this process and in one of its own."""
+    assert asyncio.run(memory.live_kilobytes(Kernel(listen=None), 3)) > 0
+    if memory.CAN_SEE_RESIDENT:
+        assert asyncio.run(memory.resident_kilobytes(Floor(), 3)) >= 0
+
+
+def test_guarding_is_measured_on_steps_that_are_allowed():
+    """The steps that stand for all are allowed, by the table and by the live machine."""
+    rows = micro.staying_rows(4) + micro.moving_rows(4)
+
+    assert len({label for label, _, _ in rows}) == len(rows)
+
+
+def test_an_agents_share_of_the_lifecycle_is_less_than_a_kilobyte():
+    """Agents share one table: the lifecycle adds less than 1 kB to each."""
+    assert micro.agent_bytes() < 1024 < micro.table_bytes() < micro.machine_bytes() * 2
+
+
+def test_importing_the_kernel_does_not_import_the_machine():
+    """`import kernel` is measured in a fresh process, in which `transitions` must not appear."""
+    milliseconds, modules = startup.import_cost("kernel")
+
+    assert milliseconds > 0
+    assert modules > 0
+
+
+def test_the_table_is_loaded_as_it_was_compiled():
+    """Loading is measured on the table that compiling gives."""
+    assert startup.table_rows(times=1)
+
+
+def test_the_report_is_a_table():
+    """All rows have as many cells as the head, and the machine is told."""
+    spread = Spread.of([1.0, 2.0, 300.0])
+    lines = [
+        *report.header().splitlines(),
+        report.compared([Comparison("this", "µs", spread, spread, spread)]),
+        report.alone([("that", "ns", spread)]),
+    ]
+
+    assert {line.count("|") for line in lines} == {6}
+    assert "transitions" in report.machine()
+
+
+def test_every_workload_has_sides():
+    """What can be asked for by name can be measured."""
+    assert all(sides(name) for name in (*workloads(), *EXTRA))
+    assert len(text_plan(3)[0].texts) == 3
