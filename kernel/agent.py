@@ -42,7 +42,7 @@ from kernel.state import ListenerFailure
 from kernel.sync import run_to_end
 from kernel.tools import specs_of
 from kernel.transcript import MessageView
-from statechart import Phase
+from statechart import Command, Phase
 
 
 class _Unchanged:
@@ -63,8 +63,8 @@ class Agent:
 
     *model* answers (`kernel.Model`). *tools* are what it may call (`@kernel.tool`). *hooks* take part in runs. *config*
     has the policies and limits. *messages* is a conversation to go on from: it is checked and copied; calls without a
-    result get an interrupted one. *compactor* makes summaries; by default the agent's model is asked. *record* is handed each input
-    of the core (`kernel.journal.JournalWriter.record`).
+    result get an interrupted one. *compactor* makes summaries; by default the agent's model is asked. *record* is
+    handed each input of the core (`kernel.journal.JournalWriter.record`).
 
     Model and tools are captured now: replacing `model.stream` or a tool's fields later changes nothing.
 
@@ -109,6 +109,7 @@ class Agent:
         Raises AgentBusyError while a run is going (use `steer` or `follow_up`), MessageLimitError when the transcript has
         no room, AgentClosedError, WrongLoopError without a running loop, TypeError or ValueError for a bad message.
         """
+        self._shell.guard(Command.PROMPT, "prompt")
         return self._shell.begin(Prompt(self._next_run(), _input("message", message)), "prompt")
 
     def continue_(self) -> Run:
@@ -161,6 +162,7 @@ class Agent:
 
         Raises QueueFullError, MessageLimitError when it could never be answered, AgentClosedError, TypeError, ValueError.
         """
+        self._shell.guard(Command.STEER, "steer")
         receipt = self._receipt(message)
         self._shell.command(Steer(QueuedItem(receipt.id, receipt.message)), "steer")
         self._shell.receipts[receipt.id] = receipt
@@ -168,6 +170,7 @@ class Agent:
 
     def follow_up(self, message: str | InputMessage) -> Receipt:
         """Queue a message for when the run would otherwise end. Raises as `steer`."""
+        self._shell.guard(Command.FOLLOW_UP, "follow_up")
         receipt = self._receipt(message)
         self._shell.command(FollowUp(QueuedItem(receipt.id, receipt.message)), "follow_up")
         self._shell.receipts[receipt.id] = receipt
@@ -175,6 +178,7 @@ class Agent:
 
     def unqueue(self, receipt: Receipt) -> InputMessage | None:
         """Take one message out of its queue, and return it; None when it was not there any more."""
+        self._shell.guard(Command.UNQUEUE, "unqueue")
         if not isinstance(receipt, Receipt):
             raise TypeError(f"receipt must be what steer() or follow_up() returned, not {receipt!r}")
         waits = self._shell.receipts.get(receipt.id) is receipt
@@ -195,6 +199,7 @@ class Agent:
         It may be async; then it is awaited (or only observed: `KernelConfig.subscribers`). Returns a callable, which is
         also a context manager, that ends the subscription.
         """
+        self._shell.guard(Command.SUBSCRIBE, "subscribe")
         if not callable(listener):
             raise TypeError(f"listener must be callable, not {listener!r}")
         self._shell.command(Subscribe(), "subscribe")
@@ -209,6 +214,7 @@ class Agent:
         reasoning_effort: str | None = UNCHANGED,
     ) -> None:
         """Replace what is given; while a run is going, from its next turn on."""
+        self._shell.guard(Command.CONFIGURE, "configure")
         state = self._shell.core.state
         setup = _changed(
             state.staged or state.setup,

@@ -5,11 +5,12 @@ configuration for each of them.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal, final
 
 from attrs import Attribute, field, frozen
 from attrs.validators import in_
+
+from kernel.checks import count, is_a, or_none
 
 
 def _positive(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
@@ -19,37 +20,11 @@ def _positive(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
         raise ValueError(f"{attribute.name} must be at least 1, not {value}")
 
 
-def _not_negative(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{attribute.name} must be an int, not {value!r}")
-    if value < 0:
-        raise ValueError(f"{attribute.name} must not be negative, not {value}")
-
-
 def _seconds(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{attribute.name} must be a number of seconds, not {value!r}")
     if math.isnan(value) or math.isinf(value) or value < 0:
         raise ValueError(f"{attribute.name} must be a finite number of seconds that is not negative, not {value}")
-
-
-Check = Callable[[Any, "Attribute[Any]", Any], None]
-
-
-def _policy(kind: type) -> Check:
-    def check(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
-        if not isinstance(value, kind):
-            raise TypeError(f"{attribute.name} must be a {kind.__name__} or None, not {value!r}")
-
-    return check
-
-
-def _or_none(check: Check) -> Check:
-    def checked(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
-        if value is not None:
-            check(instance, attribute, value)
-
-    return checked
 
 
 @final
@@ -70,11 +45,11 @@ class RetryPolicy:
 class CompactionPolicy:
     """When older messages become a summary, and what is kept."""
 
-    reserve: int = field(default=16_384, validator=_not_negative)
+    reserve: int = field(default=16_384, validator=count)
     """Tokens kept free below the window: room for a long answer with its reasoning."""
     keep_turns: int = field(default=2, validator=_positive)
     """Completed turns that stay as they are, with the user messages that opened them. Two: the work at hand."""
-    window: int | None = field(default=None, validator=_or_none(_positive))
+    window: int | None = field(default=None, validator=or_none(_positive))
     """Tokens of the model's context; None takes `Model.context_window`."""
 
 
@@ -101,25 +76,25 @@ class KernelConfig:
         default="synthesize", validator=in_(("synthesize", "result_only"))
     )
     """A failure becomes an assistant message with stop reason `error`, or is told by the result alone."""
-    retry: RetryPolicy | None = field(factory=RetryPolicy, validator=_or_none(_policy(RetryPolicy)))
+    retry: RetryPolicy | None = field(factory=RetryPolicy, validator=or_none(is_a(RetryPolicy)))
     compaction: CompactionPolicy | None = field(
-        factory=CompactionPolicy, validator=_or_none(_policy(CompactionPolicy))
+        factory=CompactionPolicy, validator=or_none(is_a(CompactionPolicy))
     )
-    max_turns: int | None = field(default=200, validator=_or_none(_positive))
+    max_turns: int | None = field(default=200, validator=or_none(_positive))
     """Turns of one run. 200: more than long coding tasks need, little enough to end a loop that goes nowhere."""
-    queue_limit: int | None = field(default=256, validator=_or_none(_positive))
+    queue_limit: int | None = field(default=256, validator=or_none(_positive))
     """Messages in both queues together (checkpoint 09)."""
-    message_limit: int | None = field(default=4096, validator=_or_none(_positive))
+    message_limit: int | None = field(default=4096, validator=or_none(_positive))
     """Messages of the transcript (checkpoint 09)."""
     call_limit: int = field(default=64, validator=_positive)
     """Tool calls in one response: above it a model is stuck in a loop; the number also bounds the reservation."""
     cancel_grace: float = field(default=5.0, validator=_seconds)
     """Seconds from an accepted cancel until what ignores it is abandoned. Five: a file is flushed, a user still waits."""
-    tool_timeout: float | None = field(default=None, validator=_or_none(_seconds))
+    tool_timeout: float | None = field(default=None, validator=or_none(_seconds))
     """Seconds for a tool's body. None: a build may take an hour, and only its author knows."""
-    stream_idle_timeout: float | None = field(default=300.0, validator=_or_none(_seconds))
+    stream_idle_timeout: float | None = field(default=300.0, validator=or_none(_seconds))
     """Seconds without any part of a response. Five minutes: the longest silence of a reasoning model we know of."""
-    run_deadline: float | None = field(default=None, validator=_or_none(_seconds))
+    run_deadline: float | None = field(default=None, validator=or_none(_seconds))
     """Seconds for a whole run."""
     event_buffer: int = field(default=4096, validator=_positive)
     """Events held for the reader of a run that does not read. Some megabytes at most."""

@@ -149,9 +149,10 @@ class Core:
             core.receive(input)
         return core
 
-    def allows(self, command: Command) -> bool:
-        """Whether *command* would be accepted now, as far as the phase decides."""
-        return not isinstance(self._table[self.state.leaf][command], Refuse)
+    def refusal(self, command: Command) -> Exception | None:
+        """The error for *command* where the phase alone refuses it; for callers that look at its arguments after that."""
+        node = self._table[self.state.leaf][command]
+        return refuse(node.refusal, command, self.state) if isinstance(node, Refuse) else None
 
     def _take(self, input: Any) -> None:
         state = self.state

@@ -34,8 +34,8 @@ class Delivery:
     """The telling of one run's events. *failed* takes a listener's failure; *observe* and *abandon* take what goes on."""
 
     __slots__ = (
-        "_abandon", "_awaits", "_began", "_failed", "_free", "_gone", "_inside", "_listeners", "_observe", "_patient", "_pending",
-        "_tails", "_waiting",
+        "_abandon", "_awaits", "_began", "_failed", "_free", "_gone", "_inside", "_listeners", "_observe", "_patient",
+        "_pending", "_tails", "_waiting",
     )  # fmt: skip
 
     def __init__(

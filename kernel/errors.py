@@ -129,8 +129,12 @@ class KernelBug(KernelError):  # noqa: N818  # a bug is not an error of the call
 
 
 def describe(error: BaseException) -> str:
-    """What *error* says; its type's name when it says nothing. Never empty."""
-    return str(error).strip() or type(error).__name__
+    """What *error* says; its type's name when it says nothing, or can't. Never empty."""
+    try:
+        said = str(error).strip()
+    except Exception:
+        said = ""
+    return said or type(error).__name__
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -162,6 +162,12 @@ def fails_run(state: CoreState, input: Any) -> bool:
     return state.config.subscriber_failure == "fail_run" and current and not own_end
 
 
+def undoes_outcome(state: CoreState, input: Any) -> bool:
+    run = state.run
+    outcome = run.outcome if run is not None and run.result is None else None
+    return outcome is not None and outcome.status not in ("cancelled", "failed") and fails_run(state, input)
+
+
 def unwound(state: CoreState, input: Any) -> bool:
     return not state.works
 

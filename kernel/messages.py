@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final, final
 
 from attrs import field, frozen
-from attrs.validators import deep_iterable, ge, instance_of, optional
 
+from kernel.checks import count, each_is_a, is_a, or_none
 from kernel.frozen import EMPTY, FrozenDict, freeze
 
 
@@ -37,11 +37,11 @@ class Usage:
     included. `cache_read`, `cache_write` and `reasoning` are parts of them, for whoever pays.
     """
 
-    input: int = field(default=0, validator=[instance_of(int), ge(0)])
-    output: int = field(default=0, validator=[instance_of(int), ge(0)])
-    cache_read: int = field(default=0, validator=[instance_of(int), ge(0)])
-    cache_write: int = field(default=0, validator=[instance_of(int), ge(0)])
-    reasoning: int = field(default=0, validator=[instance_of(int), ge(0)])
+    input: int = field(default=0, validator=count)
+    output: int = field(default=0, validator=count)
+    cache_read: int = field(default=0, validator=count)
+    cache_write: int = field(default=0, validator=count)
+    reasoning: int = field(default=0, validator=count)
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -63,7 +63,7 @@ class Usage:
 class Text:
     """A piece of text."""
 
-    text: str = field(validator=instance_of(str))
+    text: str = field(validator=is_a(str))
 
 
 @final
@@ -71,8 +71,8 @@ class Text:
 class Reasoning:
     """What a model thought before it spoke. `signature` proves it to the provider that wants it sent back."""
 
-    text: str = field(validator=instance_of(str))
-    signature: str | None = field(default=None, validator=optional(instance_of(str)))
+    text: str = field(validator=is_a(str))
+    signature: str | None = field(default=None, validator=or_none(is_a(str)))
 
 
 @final
@@ -84,10 +84,10 @@ class ToolCall:
     were not a JSON object: such a call is answered with an error and never executed.
     """
 
-    id: str = field(validator=instance_of(str))
-    name: str = field(validator=instance_of(str))
-    arguments: FrozenDict = field(default=EMPTY, converter=freeze, validator=instance_of(FrozenDict))
-    malformed: str | None = field(default=None, validator=optional(instance_of(str)))
+    id: str = field(validator=is_a(str))
+    name: str = field(validator=is_a(str))
+    arguments: FrozenDict = field(default=EMPTY, converter=freeze, validator=is_a(FrozenDict))
+    malformed: str | None = field(default=None, validator=or_none(is_a(str)))
 
 
 def _content(value: Any) -> Any:
@@ -105,7 +105,7 @@ def _joined(blocks: tuple[Any, ...], kind: type[Any]) -> str:
 class UserMessage:
     """What a user said. `UserMessage("Hi")` is short for one block of text."""
 
-    content: tuple[Text, ...] = field(converter=_content, validator=deep_iterable(instance_of(Text)))
+    content: tuple[Text, ...] = field(converter=_content, validator=each_is_a(Text))
     role: ClassVar[str] = "user"
 
     @property
@@ -120,11 +120,11 @@ class AssistantMessage:
     """What a model answered, in the order in which it came."""
 
     content: tuple[Text | Reasoning | ToolCall, ...] = field(
-        converter=_content, validator=deep_iterable(instance_of((Text, Reasoning, ToolCall)))
+        converter=_content, validator=each_is_a(Text, Reasoning, ToolCall)
     )
     stop: StopReason = field(default=StopReason.STOP, converter=StopReason)
-    usage: Usage | None = field(default=None, validator=optional(instance_of(Usage)))
-    error: str | None = field(default=None, validator=optional(instance_of(str)))
+    usage: Usage | None = field(default=None, validator=or_none(is_a(Usage)))
+    error: str | None = field(default=None, validator=or_none(is_a(str)))
     role: ClassVar[str] = "assistant"
 
     @property
@@ -153,11 +153,11 @@ class AssistantMessage:
 class ToolMessage:
     """The one answer to one tool call. `executed` is False when the tool's body did not run."""
 
-    call_id: str = field(validator=instance_of(str))
-    name: str = field(validator=instance_of(str))
-    content: tuple[Text, ...] = field(converter=_content, validator=deep_iterable(instance_of(Text)))
-    is_error: bool = field(default=False, validator=instance_of(bool))
-    executed: bool = field(default=True, validator=instance_of(bool))
+    call_id: str = field(validator=is_a(str))
+    name: str = field(validator=is_a(str))
+    content: tuple[Text, ...] = field(converter=_content, validator=each_is_a(Text))
+    is_error: bool = field(default=False, validator=is_a(bool))
+    executed: bool = field(default=True, validator=is_a(bool))
     role: ClassVar[str] = "tool"
 
     @property
@@ -171,7 +171,7 @@ class ToolMessage:
 class SummaryMessage:
     """What stands for older messages after a compaction."""
 
-    text: str = field(validator=instance_of(str))
+    text: str = field(validator=is_a(str))
     role: ClassVar[str] = "summary"
 
 
@@ -183,7 +183,7 @@ class CustomMessage:
     Source: chapter 06, "convertToLlm".
     """
 
-    kind: str = field(validator=instance_of(str))
+    kind: str = field(validator=is_a(str))
     data: Any = field(default=None, converter=freeze)
     role: ClassVar[str] = "custom"
 
@@ -209,13 +209,17 @@ class TextDelta:
     text: str
 
 
+def _stop_or_none(stop: str | None) -> StopReason | None:
+    return None if stop is None else StopReason(stop)
+
+
 @final
 @frozen
 class ReasoningDelta:
     """A piece of the answer's reasoning."""
 
-    text: str
-    signature: str | None = None
+    text: str = field(validator=is_a(str))
+    signature: str | None = field(default=None, validator=or_none(is_a(str)))
 
 
 @final
@@ -223,18 +227,21 @@ class ReasoningDelta:
 class ToolCallDelta:
     """A piece of a tool call: `index` tells calls of one response apart, `arguments` is a piece of JSON text."""
 
-    index: int
-    id: str | None = None
-    name: str | None = None
-    arguments: str = ""
+    index: int = field(validator=is_a(int))
+    id: str | None = field(default=None, validator=or_none(is_a(str)))
+    name: str | None = field(default=None, validator=or_none(is_a(str)))
+    arguments: str = field(default="", validator=is_a(str))
 
 
 @final
 @frozen
 class Finished:
-    """The terminal part of a stream. Without a stop reason it is `tool_use` when there were calls, else `stop`."""
+    """The terminal part of a stream. Without a stop reason it is `tool_use` when there were calls, else `stop`.
 
-    stop: StopReason | None = None
+    `error` and `aborted` are no ends of a response but failures of it.
+    """
+
+    stop: StopReason | None = field(default=None, converter=_stop_or_none)
 
 
 Part = TextDelta | ReasoningDelta | ToolCallDelta | ToolCall | Usage | Finished

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any, Protocol, final, runtime_checkable
 
 from attrs import field, frozen
-from attrs.validators import deep_iterable, instance_of
 
+from kernel.checks import each_is_a, is_a
 from kernel.effects import ModelRequest
 from kernel.events import Event
 from kernel.messages import Message, Part, Text
@@ -72,9 +72,9 @@ class ToolResult:
     `terminate`: when all tools of the turn say so, their results need no answer, and the run completes.
     """
 
-    content: tuple[Text, ...] = field(converter=_content, validator=deep_iterable(instance_of(Text)))
-    is_error: bool = field(default=False, validator=instance_of(bool))
-    terminate: bool = field(default=False, validator=instance_of(bool))
+    content: tuple[Text, ...] = field(converter=_content, validator=each_is_a(Text))
+    is_error: bool = field(default=False, validator=is_a(bool))
+    terminate: bool = field(default=False, validator=is_a(bool))
 
 
 @runtime_checkable
@@ -120,7 +120,7 @@ class Compactor(Protocol):
 class Block:
     """What `before_tool_call` returns to keep a call from being executed; `reason` is the call's error result."""
 
-    reason: str = field(default="blocked", validator=instance_of(str))
+    reason: str = field(default="blocked", validator=is_a(str))
 
 
 Listener = Callable[[Event], Awaitable[object] | object]

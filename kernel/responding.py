@@ -8,7 +8,7 @@ from typing import Any, Final
 from kernel.effects import CallModel
 from kernel.errors import Failure, ModelError, failure_of
 from kernel.inputs import Input, ModelPart, ResponseCompleted, ResponseFailed
-from kernel.messages import Finished, ReasoningDelta, StopReason, TextDelta, ToolCall, ToolCallDelta, Usage
+from kernel.messages import CUT, Finished, ReasoningDelta, StopReason, TextDelta, ToolCall, ToolCallDelta, Usage
 from kernel.setup import Setup
 from kernel.work import Reporter, Work, ended_from_outside
 
@@ -46,6 +46,8 @@ async def _read(work: Work, stream: Any, to: Reporter) -> StopReason | None:
     async for part in stream:
         work.last = loop.time()
         if type(part) is Finished:
+            if part.stop in CUT:
+                raise ModelError(f"the model ended its response with the stop reason {part.stop}")
             return part.stop
         if type(part) is TextDelta:
             if type(part.text) is not str:

@@ -24,6 +24,7 @@ from kernel.run import Run
 from kernel.snapshot import AbandonedWork, AgentState, snapshot
 from kernel.state import CoreState
 from kernel.work import Work
+from statechart import Command
 
 
 @final
@@ -87,6 +88,13 @@ class Shell:
         drive.refuse_stranger(f"{name}()")
         return drive
 
+    def guard(self, command: Command, name: str) -> None:
+        """Raise where the phase refuses *command* whatever its arguments are: who may not ask is told so first."""
+        self.check(name)
+        refusal = self.core.refusal(command)
+        if refusal is not None:
+            raise refusal
+
     def refuse_reentry(self, what: str) -> None:
         """Raise where the task that is about to wait is one that the run itself waits for."""
         if self.drive is not None and asyncio.current_task() in self.drive.inside:
@@ -107,7 +115,7 @@ class Shell:
     # ---- what comes back ----
 
     def report(self, input: Input) -> None:
-        """Hand in something that belongs to no work of the run that is going. As a command, it lets that run go on first."""
+        """Hand in something that belongs to no work of the run that is going, which hears of it in its turn."""
         effects = self.core.receive(input)
         if self.drive is None:
             self._settle_alone(effects)

@@ -8,7 +8,7 @@ from kernel.messages import AssistantMessage, InputMessage, Message, StopReason
 from kernel.setup import ToolSpec
 from kernel.state import CallStatus, CoreState, ListenerFailure
 from kernel.transcript import MessageView
-from statechart import Phase
+from statechart import Leaf, Phase
 
 
 @final
@@ -36,8 +36,9 @@ class AbandonedWork:
 class AgentState:
     """All that chapter 06 lists, and the phase.
 
-    `is_streaming` says whether a response is open, and `streaming_message` what it has said so far. `pending_tool_calls`
-    are the ids of calls that were announced and have no result yet. `archive` holds what compactions replaced.
+    `is_streaming` says whether a model request is in progress, and `streaming_message` what its response has said so far.
+    `pending_tool_calls` are the ids of calls that were announced and have no result yet. `archive` holds what compactions
+    replaced.
     `error_message` says why the last run failed.
     """
 
@@ -75,7 +76,7 @@ def snapshot(state: CoreState) -> AgentState:
         model=state.setup.model,
         reasoning_effort=state.setup.reasoning_effort,
         is_running=run is not None,
-        is_streaming=message is not None,
+        is_streaming=state.leaf in (Leaf.REQUESTING, Leaf.STREAMING),
         streaming_message=message.build(StopReason.STOP) if message is not None else None,
         pending_tool_calls=pending,
         error_message=state.error_message,

@@ -291,7 +291,11 @@ STARTS: Final = {
     Action.SUMMARIZE: Leaf.COMPACTION,
 }
 ACCEPTS: Final = frozenset({Action.ACCEPT_PROMPT, Action.ACCEPT_STEERING, Action.ACCEPT_FOLLOW_UP})
-WAITING: Final = frozenset({Leaf.OPENING, Leaf.REQUESTING, Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.COMPACTION, Leaf.CANCELLING})
+WAITING: Final = frozenset(
+    {
+        Leaf.OPENING, Leaf.REQUESTING, Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.COMPACTION, Leaf.CANCELLING, Leaf.SETTLING,
+    }
+)  # fmt: skip
 EXITS: Final = {
     Leaf.CANCELLING: {Leaf.CANCELLING, Leaf.SETTLING},
     Leaf.SETTLING: {Leaf.SETTLING, Leaf.IDLE, Leaf.CLOSED},
@@ -320,14 +324,16 @@ def _announced(given: Declaration) -> Iterator[Verdict]:
 
 def _outcomes(given: Declaration) -> Iterator[Verdict]:
     for row in given.rows:
-        yield _counted(row, OUTCOMES, int(_from_running(row) and row.target in ENDS))
+        undoes = Guard.UNDOES_OUTCOME in row.when
+        yield _counted(row, OUTCOMES, int(undoes or (_from_running(row) and row.target in ENDS)))
 
 
 def _brackets(given: Declaration) -> Iterator[Verdict]:
     for row in given.rows:
         begins = row.source == (Leaf.IDLE,) and str(row.target).startswith(f"{RUNNING}.")
         yield _counted(row, frozenset({Action.BEGIN_RUN}), int(begins))
-        yield _counted(row, frozenset({Action.FINISH}), int(row.target == Leaf.SETTLING))
+        finishes = row.source == (Leaf.SETTLING,) and row.trigger is Fact.ADVANCE
+        yield _counted(row, frozenset({Action.FINISH}), int(finishes))
         yield _counted(row, frozenset({Action.END_RUN}), int(row.source == (Leaf.SETTLING,) and row.target in LEAVES))
         yield _counted(row, frozenset({Action.STOP_WORK}), int(row.target == Leaf.CANCELLING))
         for action, place in ((Action.BEGIN_RUN, 0), (Action.END_RUN, 0), (Action.FINISH, -1)):

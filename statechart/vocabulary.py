@@ -120,6 +120,7 @@ class Guard(StrEnum):
     COMPACTION_THRESHOLD = "compaction_threshold"
     SUMMARY_SHRINKS = "summary_shrinks"  # the summary is not empty and makes the context smaller
     FAILS_RUN = "fails_run"  # the policy says that a failing listener fails the run
+    UNDOES_OUTCOME = "undoes_outcome"  # a failing listener fails a run that was about to end well
     UNWOUND = "unwound"  # nothing that was started is still going
     CLOSE_WANTED = "close_wanted"
 

@@ -29,7 +29,8 @@ def open_batch(state: CoreState, input: Any) -> None:
 
 def _one_by_one(state: CoreState, calls: list[OpenCall]) -> bool:
     """Whether the calls run one after the other: the policy or one of the tools says so, or two calls have one id, and
-    only their order tells whose result is whose."""
+    only their order tells whose result is whose.
+    """
     specs = state.setup.tools
     return (
         state.config.tool_execution == "sequential"

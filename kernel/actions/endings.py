@@ -103,7 +103,8 @@ def unwind(state: CoreState, input: Any) -> None:
 def open_turn_for_failure(state: CoreState) -> None:
     """A failure outside a turn opens one turn more for its message; `max_turns` does not count it."""
     begin_turn(state)
-    state.publish(TurnStarted, state.live.turn + 1)
+    state.live.turn += 1
+    state.publish(TurnStarted, state.live.turn)
 
 
 def finish(state: CoreState, input: Any) -> None:

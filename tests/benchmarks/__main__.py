@@ -3,9 +3,11 @@
 import argparse
 import asyncio
 
+from attrs import evolve
+
 from tests.benchmarks import memory, micro, report, startup
 from tests.benchmarks.floor import Event, Floor
-from tests.benchmarks.measure import Comparison, compare
+from tests.benchmarks.measure import Row, compare
 from tests.benchmarks.sides import Side
 from tests.benchmarks.subject import Kernel
 from tests.benchmarks.workloads import workloads
@@ -31,14 +33,14 @@ def sides(name: str) -> tuple[Side, Side]:
     return Floor(), Kernel()
 
 
-async def measure(name: str, rounds: int) -> list[Comparison]:
+async def measure(name: str, rounds: int) -> list[Row]:
     """One workload on both sides, after a short run of it that nobody measures."""
     every, small = workloads(), workloads(0.05)
     workload = {"awaited": "text", "in-place": "tools"}.get(name, name)
     await compare(small[workload], *sides(name), rounds=1)
     rows = await compare(every[workload], *sides(name), rounds=rounds)
     note = {"awaited": ", an async listener awaited", "in-place": "; the bare loop awaits the tool in place"}
-    return [Comparison(row.label + note.get(name, ""), row.unit, row.floor, row.kernel, row.ratio) for row in rows]
+    return [evolve(row, label=row.label + note.get(name, "")) for row in rows]
 
 
 def main() -> None:
@@ -54,13 +56,13 @@ def main() -> None:
             continue
         match name:
             case "memory":
-                report.show(report.compared(asyncio.run(memory.memory_rows())))
+                report.show(report.lines(asyncio.run(memory.memory_rows())))
             case "guarding":
-                report.show(report.alone(micro.staying_rows(100_000) + micro.moving_rows(2000) + micro.size_rows()))
+                report.show(report.lines(micro.staying_rows(100_000) + micro.moving_rows(1000) + micro.size_rows()))
             case "startup":
-                report.show(report.alone(startup.import_rows() + startup.table_rows()))
+                report.show(report.lines(startup.import_rows() + startup.table_rows()))
             case _:
-                report.show(report.compared(asyncio.run(measure(name, options.rounds))))
+                report.show(report.lines(asyncio.run(measure(name, options.rounds))))
 
 
 if __name__ == "__main__":

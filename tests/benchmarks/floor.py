@@ -64,7 +64,7 @@ async def _loop(agent: BareAgent, prompt: str, in_place: bool) -> AsyncIterator[
 
 @final
 class Floor:
-    """The bare loop as a side. *listener* is awaited with each event; *in_place* awaits the tools in no task of their own."""
+    """The bare loop as a side. *listener* is awaited with each event; *in_place* awaits tools without a task."""
 
     def __init__(self, listener: Callable[[Event], Awaitable[None]] | None = None, *, in_place: bool = False) -> None:
         self._listener = listener

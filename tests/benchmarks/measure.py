@@ -9,7 +9,7 @@ import gc
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, final
+from typing import final
 
 from attrs import frozen
 
@@ -48,14 +48,19 @@ class Spread:
 
 @final
 @frozen
-class Comparison:
-    """One row: what the floor and the kernel take, and the kernel's share of the floor's."""
+class Row:
+    """One line of the table: what the kernel takes and, where there is something to compare it to, what the floor takes."""
 
     label: str
     unit: str
-    floor: Spread
     kernel: Spread
-    ratio: Spread
+    floor: Spread | None = None
+    ratio: Spread | None = None
+
+
+def beside(label: str, unit: str, floor: Spread, kernel: Spread) -> Row:
+    """A row of two figures that were not measured in pairs; its ratio is that of their medians."""
+    return Row(label, unit, kernel, floor, Spread.of([kernel.median / floor.median]))
 
 
 @final
@@ -69,16 +74,17 @@ class Workload:
     pairs: int = 1
 
 
-async def compare(workload: Workload, floor: Side, kernel: Side, rounds: int) -> list[Comparison]:
+async def compare(workload: Workload, floor: Side, kernel: Side, rounds: int) -> list[Row]:
     """Run *workload* on both sides in turn."""
     taken = [[await _pair(workload, floor, kernel) for _ in range(workload.pairs)] for _ in range(rounds)]
+    middle = statistics.median
     return [
-        Comparison(
+        Row(
             label,
             workload.unit,
-            _over(taken, lambda pair, place=place: pair[0][place]),
-            _over(taken, lambda pair, place=place: pair[1][place]),
-            _over(taken, lambda pair, place=place: pair[1][place] / pair[0][place]),
+            Spread.of(middle(mine[place] for _, mine in pairs) for pairs in taken),
+            Spread.of(middle(bare[place] for bare, _ in pairs) for pairs in taken),
+            Spread.of(middle(mine[place] / bare[place] for bare, mine in pairs) for pairs in taken),
         )
         for place, label in enumerate(workload.labels)
     ]
@@ -89,10 +95,6 @@ async def _pair(workload: Workload, floor: Side, kernel: Side) -> tuple[Sequence
     bare = await workload.run(floor)
     gc.collect()
     return bare, await workload.run(kernel)
-
-
-def _over(rounds: list[list[Any]], figure: Callable[[Any], float]) -> Spread:
-    return Spread.of(statistics.median(map(figure, pairs)) for pairs in rounds)
 
 
 def expect(actual: object, expected: object, what: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.benchmarks.floor import Floor
-from tests.benchmarks.measure import Comparison, Spread
+from tests.benchmarks.measure import Row, Spread, beside
 from tests.benchmarks.plans import text_plan
 from tests.benchmarks.sides import Seen, Side
 from tests.benchmarks.subject import Kernel
@@ -64,27 +64,20 @@ def _resident() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
-def resident_in_fresh_process(side: str, count: int) -> float:
+def in_fresh_process(side: str, count: int) -> float:
     """The same in a process of its own."""
     command = [sys.executable, "-m", "tests.benchmarks.memory", side, str(count)]
     return float(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
 
 
-async def memory_rows(live: int = 200, resident: int = 2000, rounds: int = 3) -> list[Comparison]:
+async def memory_rows(live: int = 200, resident: int = 2000, rounds: int = 3) -> list[Row]:
     """Both figures of both sides."""
     floor, kernel = [Spread.of([await live_kilobytes(side, live) for _ in range(rounds)]) for side in SIDES.values()]
-    rows = [Comparison("an idle agent, live", "kB", floor, kernel, _ratio(floor, kernel))]
+    rows = [beside("an idle agent, live", "kB", floor, kernel)]
     if CAN_SEE_RESIDENT:
-        floor, kernel = [
-            Spread.of([resident_in_fresh_process(side, resident) for _ in range(rounds)]) for side in SIDES
-        ]
-        rows.append(Comparison("an idle agent, resident", "kB", floor, kernel, _ratio(floor, kernel)))
+        floor, kernel = [Spread.of([in_fresh_process(side, resident) for _ in range(rounds)]) for side in SIDES]
+        rows.append(beside("an idle agent, resident", "kB", floor, kernel))
     return rows
-
-
-def _ratio(floor: Spread, kernel: Spread) -> Spread:
-    ratio = kernel.median / floor.median
-    return Spread(ratio, ratio, ratio)
 
 
 if __name__ == "__main__":

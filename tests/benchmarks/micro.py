@@ -5,10 +5,10 @@ measured is the guarding alone; and `steer`, which two guards decide. *Moving*: 
 guards, changes the phase and acts; its actions are also called by themselves, since they are no cost of the guarding.
 """
 
-import statistics
+import gc
 import sys
-import timeit
 import time
+import timeit
 import tracemalloc
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -23,10 +23,9 @@ from kernel.setup import Setup
 from kernel.state import CoreState
 from statechart import Action, Guard, Leaf
 from statechart.machine import PhaseMachine, ask
-from tests.benchmarks.measure import Spread, expect
+from tests.benchmarks.measure import Row, Spread, beside, expect
 
 ROUNDS: Final = 9
-Row = tuple[str, str, Spread]
 
 
 def new_core() -> Core:
@@ -47,7 +46,7 @@ def decide(table: dict[Leaf, dict[str, Bound]], state: CoreState, input: Any) ->
     """What `Core` decides, without carrying it out."""
     node = table[state.leaf].get(input.trigger)
     while node.__class__ is BoundAsk:
-        node = node.yes if node.guard(state, input) else node.no  # type: ignore[union-attr]
+        node = node.yes if node.guard(state, input) else node.no
     return node
 
 
@@ -82,14 +81,21 @@ def _nothing() -> None:
 
 
 def each(make: Callable[[], Any], call: Callable[[Any], object], times: int) -> Spread:
-    """CPU nanoseconds of *call* on things that can be used once, made outside the timed part."""
+    """CPU nanoseconds of *call* on things that can be used once, made outside the timed part. Without the garbage
+    collector, as `timeit` has it.
+    """
     figures = []
     for _ in range(ROUNDS):
         things = [make() for _ in range(times)]
-        start = time.process_time()
-        for thing in things:
-            call(thing)
-        figures.append((time.process_time() - start) / times * 1e9)
+        gc.collect()
+        gc.disable()
+        try:
+            start = time.process_time()
+            for thing in things:
+                call(thing)
+            figures.append((time.process_time() - start) / times * 1e9)
+        finally:
+            gc.enable()
     return Spread.of(figures)
 
 
@@ -101,12 +107,13 @@ def staying_rows(times: int) -> list[Row]:
     expect(isinstance(decide(table, state, steer), BoundStep), True, "steer is allowed")
     expect(ask(model, str(subscribe.trigger)), True, "the live machine allows subscribe")
     live = str(subscribe.trigger)
+    unguarded = nanoseconds(lambda: plain.receive(subscribe), times)
+    guarded = nanoseconds(lambda: core.receive(subscribe), times)
     return [
-        ("an unguarded method call", "ns", nanoseconds(lambda: plain.receive(subscribe), times)),
-        ("`Core.receive(Subscribe())`", "ns", nanoseconds(lambda: core.receive(subscribe), times)),
-        ("deciding `subscribe`: no guard", "ns", nanoseconds(lambda: decide(table, state, subscribe), times)),
-        ("deciding `steer`: two guards", "ns", nanoseconds(lambda: decide(table, state, steer), times)),
-        ("`subscribe` on the live machine", "ns", nanoseconds(lambda: ask(model, live), max(2, times // 100))),
+        beside("`subscribe` while idle, beside a method that nobody guards", "ns", unguarded, guarded),
+        Row("deciding `subscribe`: no guard", "ns", nanoseconds(lambda: decide(table, state, subscribe), times)),
+        Row("deciding `steer`: two guards", "ns", nanoseconds(lambda: decide(table, state, steer), times)),
+        Row("`subscribe` asked of the live machine", "ns", nanoseconds(lambda: ask(model, live), max(2, times // 100))),
     ]
 
 
@@ -129,11 +136,12 @@ def moving_rows(times: int) -> list[Row]:
 
     ask_live()
     expect(live.state, str(step.target), "where the live machine goes")
+    actions = each(opening_core, act, times)
+    whole = each(opening_core, lambda ready: ready[0].receive(ready[1]), times)
     return [
-        ("`opening` to the next phase: `Core.receive`", "ns", each(opening_core, lambda it: it[0].receive(it[1]), times)),
-        ("its actions alone", "ns", each(opening_core, act, times)),
-        ("deciding it", "ns", nanoseconds(lambda: decide(table, state, advance), times)),
-        ("the same on the live machine, which does nothing", "ns", nanoseconds(ask_live, max(2, times // 100))),
+        beside("`advance` from `opening`, beside its actions alone", "ns", actions, whole),
+        Row("deciding it", "ns", nanoseconds(lambda: decide(table, state, advance), times)),
+        Row("the same asked of the live machine", "ns", nanoseconds(ask_live, max(2, times // 100))),
     ]
 
 
@@ -186,16 +194,7 @@ def machine_bytes() -> int:
 def size_rows() -> list[Row]:
     """The lifecycle's memory."""
     return [
-        ("an agent's share of the lifecycle", "bytes", _exactly(agent_bytes())),
-        ("the table that all agents share", "bytes", _exactly(table_bytes())),
-        ("a machine of `transitions` for each agent, instead", "bytes", _exactly(machine_bytes())),
+        Row("an agent's share of the lifecycle", "bytes", Spread.of([agent_bytes()])),
+        Row("the table that all agents share", "bytes", Spread.of([table_bytes()])),
+        Row("a machine of `transitions` for each agent, instead", "bytes", Spread.of([machine_bytes()])),
     ]
-
-
-def _exactly(value: float) -> Spread:
-    return Spread(value, value, value)
-
-
-def total(rows: list[Row]) -> float:
-    """The sum of the medians; for a test that wants all rows to be there."""
-    return statistics.fsum(row[2].median for row in rows)

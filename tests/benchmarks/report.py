@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.benchmarks.measure import Comparison, Spread
+from tests.benchmarks.measure import Row, Spread
 
 LIBRARIES = ("attrs", "cattrs", "msgspec", "transitions")
 
@@ -35,16 +35,11 @@ def header() -> str:
     return "| what | unit | bare loop | phasekernel | times the bare loop |\n|---|---|---|---|---|"
 
 
-def compared(rows: Iterable[Comparison]) -> str:
-    """Rows with two sides."""
+def lines(rows: Iterable[Row]) -> str:
+    """The rows of the table."""
     return "\n".join(
         f"| {row.label} | {row.unit} | {_cell(row.floor)} | {_cell(row.kernel)} | {_cell(row.ratio)} |" for row in rows
     )
-
-
-def alone(rows: Iterable[tuple[str, str, Spread]]) -> str:
-    """Rows with nothing to compare to."""
-    return "\n".join(f"| {label} | {unit} | | {_cell(spread)} | |" for label, unit, spread in rows)
 
 
 def show(text: str) -> None:
@@ -52,7 +47,9 @@ def show(text: str) -> None:
     print(text, file=sys.stdout, flush=True)
 
 
-def _cell(spread: Spread) -> str:
+def _cell(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
     if spread.low == spread.high:
         return _number(spread.median)
     return f"{_number(spread.median)} ({_number(spread.low)}–{_number(spread.high)})"

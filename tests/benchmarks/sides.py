@@ -75,11 +75,7 @@ TALLY = Tally()
 
 
 async def echo(number: int) -> str:
-    """Echo a number.
-
-    Args:
-        number: the number
-    """
+    """Echo a number."""
     TALLY.calls += 1
     if TALLY.times is not None:
         TALLY.times.append(time.process_time())

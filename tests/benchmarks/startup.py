@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from statechart.decisions import compile_table, dump, fingerprint, load
-from tests.benchmarks.measure import Spread, expect
+from tests.benchmarks.measure import Row, Spread, expect
 
 ROOT: Final = Path(__file__).parents[2]
 _SCRIPT: Final = """
@@ -22,7 +22,6 @@ before, start = len(sys.modules), time.process_time()
 import {package}
 print((time.process_time() - start) * 1000, len(sys.modules) - before, "transitions" in sys.modules)
 """
-Row = tuple[str, str, Spread]
 
 
 def import_cost(package: str) -> tuple[float, int]:
@@ -41,7 +40,7 @@ def import_rows(times: int = 7) -> list[Row]:
         costs = [import_cost(package) for _ in range(times)]
         label = f"`import {package}` over asyncio ({costs[0][1]} modules more), least of {times}"
         milliseconds = [cost for cost, _ in costs]
-        rows.append((label, "ms", Spread(min(milliseconds), min(milliseconds), max(milliseconds))))
+        rows.append(Row(label, "ms", Spread(min(milliseconds), min(milliseconds), max(milliseconds))))
     return rows
 
 
@@ -50,9 +49,9 @@ def table_rows(times: int = 5) -> list[Row]:
     text = json.dumps(dump(compile_table()))
     expect(load(json.loads(text)) == compile_table(), True, "the loaded table is the compiled one")
     return [
-        ("loading the decision table", "ms", _milliseconds(lambda: load(json.loads(text)), times)),
-        ("its fingerprint", "ms", _milliseconds(fingerprint, times)),
-        ("compiling it from the live machine", "ms", _milliseconds(compile_table, times)),
+        Row("loading the decision table", "ms", _milliseconds(lambda: load(json.loads(text)), times)),
+        Row("its fingerprint, which tells whether it still fits", "ms", _milliseconds(fingerprint, times)),
+        Row("compiling it from the live machine", "ms", _milliseconds(compile_table, times)),
     ]
 
 

@@ -118,7 +118,8 @@ class Kernel:
             run.cancel()
             await reader
         expect(run.result is not None and run.result.status, "cancelled", "the run's status")
-        expect((events[-1].type, agent.messages[-1].stop), ("run.finished", StopReason.ABORTED), "the end of the run")
+        stop = getattr(agent.messages[-1], "stop", None)
+        expect((events[-1].type, stop), ("run.finished", StopReason.ABORTED), "the end of the run")
         return watch.microseconds
 
     def counted(self, agent: Agent) -> Counted:

@@ -8,7 +8,7 @@ from kernel import Agent
 from tests.benchmarks import memory, micro, report, startup
 from tests.benchmarks.__main__ import EXTRA, sides
 from tests.benchmarks.floor import Floor
-from tests.benchmarks.measure import Comparison, Spread, compare
+from tests.benchmarks.measure import Row, Spread, beside, compare
 from tests.benchmarks.plans import text_plan
 from tests.benchmarks.sides import Seen
 from tests.benchmarks.subject import Kernel
@@ -54,7 +54,7 @@ def test_guarding_is_measured_on_steps_that_are_allowed():
     """The steps that stand for all are allowed, by the table and by the live machine."""
     rows = micro.staying_rows(4) + micro.moving_rows(4)
 
-    assert len({label for label, _, _ in rows}) == len(rows)
+    assert len({row.label for row in rows}) == len(rows)
 
 
 def test_an_agents_share_of_the_lifecycle_is_less_than_a_kilobyte():
@@ -80,8 +80,7 @@ def test_the_report_is_a_table():
     spread = Spread.of([1.0, 2.0, 300.0])
     lines = [
         *report.header().splitlines(),
-        report.compared([Comparison("this", "µs", spread, spread, spread)]),
-        report.alone([("that", "ns", spread)]),
+        *report.lines([beside("this", "µs", spread, spread), Row("that", "ns", spread)]).splitlines(),
     ]
 
     assert {line.count("|") for line in lines} == {6}

@@ -1,6 +1,7 @@
 """What both sides do, and the proof that they have done it."""
 
 import asyncio
+import itertools
 import statistics
 from collections.abc import Sequence
 from typing import Any, Final
@@ -56,7 +57,7 @@ async def growth(side: Side, turns: int, sample: int) -> Sequence[float]:
         times, TALLY.times = TALLY.times, None
     expect(len(times), turns, "tool calls")
     expect(side.counted(agent), Counted(1, turns, turns, "all done"), "the transcript")
-    took = [(end - start) * 1e6 for start, end in zip(times, times[1:], strict=False)]
+    took = [(end - start) * 1e6 for start, end in itertools.pairwise(times)]
     return statistics.median(took[:sample]), statistics.median(took[-sample:])
 
 

@@ -287,7 +287,7 @@ class Commands:
         self.kept.append(Kept(state, repr(state)))
 
     def bad_input(self, which: str) -> None:
-        """Something that is refused for what it is, wherever the agent is, and changes nothing."""
+        """Something that is refused for what it is, or before that for where the agent is, and changes nothing."""
         agent: Any = self.world.agent
         twice = [WorldTool(self.world, "plain")] * 2
         call: Callable[[], Any] = {
@@ -305,7 +305,7 @@ class Commands:
         before = self._picture()
         try:
             call()
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, errors.AgentBusyError, AgentClosedError):
             if self._picture() != before:
                 self.world.note(f"a bad {which} changed something")
         else:

@@ -24,12 +24,17 @@ KIND: Final = st.integers(0, 2)
 SURE: Final = st.sampled_from((False, False, False, True))
 """For what would end most examples early if it came as often as the rest."""
 TIMES: Final = st.integers(1, 3)
+CATCH: Final = st.sampled_from(("acts", "acts_later", "raises", "slow"))
 AT: Final = st.sampled_from(("*", *EVENTS))
 BUSY: Final = tuple(leaf for leaf in Leaf if leaf not in (Leaf.IDLE, Leaf.CLOSED))
 PASSED: Final = (Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.SETTLING)
 """Places that a run only passes, unless somebody is slow: a listener catches it there."""
-WISHES: Final = {Leaf.RETRY: "busy", Leaf.TOOLS: "call", Leaf.COMPACTION: "overflow"}
-"""What the next response must be for a run to come to a place."""
+WISHES: Final = {
+    Leaf.RETRY: "busy", Leaf.TOOLS: "call", Leaf.COMPACTION: "overflow", Leaf.STEERING: "say", Leaf.FOLLOW_UP: "say",
+    "retry.scheduled": "busy", "retry.ended": "busy", "-> retry": "busy", "tool.started": "call", "tool.ended": "call",
+    "compaction.started": "overflow", "compaction.ended": "overflow", "turn.ended": "say", "-> follow_up": "say",
+}  # fmt: skip
+"""What the next response must be for a run to come to a place, or to an event."""
 HOOKS: Final = (
     "transform_context", "convert_to_llm", "before_tool_call", "after_tool_result", "should_stop_after_turn"
 )  # fmt: skip
@@ -174,8 +179,8 @@ class AgentMachine(RuleBasedStateMachine):
         self.prompt(kind, tape, 0)
         self.settle(b"")
 
-    @rule(where=st.sampled_from(BUSY), deed=st.sampled_from(DEEDS), tape=TAPE, then=THEN)
-    def interrupt(self, where: Leaf, deed: str, tape: bytes, then: int) -> None:
+    @rule(where=st.sampled_from(BUSY), kind=CATCH, deed=st.sampled_from(DEEDS), tape=TAPE, then=THEN)
+    def interrupt(self, where: Leaf, kind: str, deed: str, tape: bytes, then: int) -> None:
         """Let a run come to a certain place, if it ever does, and do something there."""
         assert self.world is not None
         agent = self.world.agent
@@ -184,7 +189,7 @@ class AgentMachine(RuleBasedStateMachine):
             self.prompt(0, tape, 0)
         if where in PASSED:
             with self.loop.active():
-                self.commands.subscribe("acts", f"-> {where.rpartition('.')[2]}", deed, 1)
+                self.commands.subscribe(kind, f"-> {where.rpartition('.')[2]}", deed, 1)
         else:
             self.loop.drain(until=lambda: core_of(agent).leaf is where or not agent.is_running, time=True)
             with self.loop.active():
@@ -194,6 +199,8 @@ class AgentMachine(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(KINDS), at=AT, deed=st.sampled_from(DEEDS), tape=TAPE)
     def ambush(self, kind: str, at: str, deed: str, tape: bytes) -> None:
         """A whole run with a listener that waits for it."""
+        assert self.world is not None
+        self.world.wish = WISHES.get(at)
         self.subscribe(kind, at, deed, 1)
         self.converse(0, tape)
 
@@ -319,7 +326,7 @@ class AgentMachine(RuleBasedStateMachine):
         failed = sys.exc_info()[0] is not None
         world.tape.numbers.clear()
         for story in world.runs:
-            story.killed = story.run.result is None
+            story.killed = story.killed or story.run.result is None
         self.loop.drain()
         world.release()
         self.loop.shutdown()

@@ -104,10 +104,10 @@ class Promises:
         busy = state.phase not in ("idle", "closed")
         if state.is_running != busy:
             yield f"is_running is {state.is_running} in {state.phase}"
-        if (state.is_streaming or state.pending_tool_calls) and state.phase not in ("turn", "cancelling"):
-            yield f"streaming {state.is_streaming}, calls {state.pending_tool_calls} in {state.phase}"
-        if state.is_streaming != (state.streaming_message is not None):
-            yield "is_streaming and streaming_message disagree"
+        if state.is_streaming and state.phase != "turn":
+            yield f"streaming in {state.phase}"
+        if (state.streaming_message or state.pending_tool_calls) and state.phase not in ("turn", "cancelling"):
+            yield f"open are {state.streaming_message} and {state.pending_tool_calls} in {state.phase}"
 
     def listeners_hear_everything(self) -> Iterator[str]:
         """A listener hears each event from its subscription to its end, in order; one delivery may be under way."""

@@ -285,6 +285,10 @@ class WorldModel:
         wish, world.wish = world.wish, None
         if wish in ("busy", "overflow"):
             raise ModelError(wish, retryable=wish == "busy", overflow=wish == "overflow")
+        if wish == "say":
+            yield TextDelta("ok")
+            yield Finished()
+            return
         if wish == "call":
             yield self._call("plain")
         for _ in range((1, 2, 0, 3, 4)[world.tape.take(5)]):
