@@ -83,7 +83,8 @@ def test_the_full_picture_has_every_word():
     words = set(re.findall(r"[a-z_]+", dot(read(), full=True)))
 
     assert {*Command, *Fact} - words == set()
-    assert {guard for row in ROWS for guard in (*row.when, *row.unless)} - words == set()
+    moving = [row for row in ROWS if row.target not in (INTERNAL, NO_OP)]
+    assert {guard for row in moving for guard in (*row.when, *row.unless)} - words == set()
 
 
 def test_every_edge_of_the_machine_is_drawn():

@@ -62,6 +62,7 @@ def test_the_declaration_keeps_its_promises(each: Check):
 CANCEL, SETTLED = rows_of(Command.CANCEL, RUNNING)[0], rows_of(Fact.SETTLED, Leaf.SETTLING)[0]
 PROJECTED, RETRY = rows_of(Fact.PROJECTED, Leaf.PROJECTING)[0], rows_of(Fact.BACKOFF_ELAPSED, Leaf.RETRY)[0]
 LISTENER = rows_of(Fact.SUBSCRIBER_FAILED, RUNNING)
+FINISHING = rows_of(Fact.ADVANCE, Leaf.SETTLING)[0]
 UNWOUND = rows_of(Fact.ADVANCE, Leaf.CANCELLING)[0]
 BOUNDARY = next(row for row in rows_of(Fact.ADVANCE, Leaf.STEERING) if row.target == Leaf.FOLLOW_UP)
 
@@ -88,7 +89,7 @@ FAULTS: list[tuple[str, Callable[[], Rows], str]] = [
     ("outcomes", lambda: changed(CANCEL, do=(Action.STOP_WORK,)), "row cancel in running to cancelling: 0 times"),
     ("outcomes", lambda: changed(CANCEL, do=(*CANCEL.do, Action.FAIL)), "row cancel in running to cancelling: 2 times"),
     ("outcomes", lambda: changed(UNWOUND, do=(*UNWOUND.do, Action.COMPLETE)), "row advance in cancelling to settling"),
-    ("brackets", lambda: changed(UNWOUND, do=(Action.UNWIND,)), "in cancelling to settling when unwound: 0 times"),
+    ("brackets", lambda: changed(FINISHING, do=(Action.START_GRACE,)), "row advance in settling stays: 0 times finish"),
     ("brackets", lambda: changed(SETTLED, do=(Action.CLOSE, Action.END_RUN)), "end_run is not at its end of the row"),
     ("one way", lambda: changed(UNWOUND, target=Leaf.OPENING), "advance leads from cancelling to running.turn.opening"),
     ("one way", lambda: changed(SETTLED, trigger=Fact.PROJECTED), "projected leads into idle, and only settled may"),
