@@ -63,8 +63,8 @@ class Agent:
 
     *model* answers (`kernel.Model`). *tools* are what it may call (`@kernel.tool`). *hooks* take part in runs. *config*
     has the policies and limits. *messages* is a conversation to go on from: it is checked and copied; calls without a
-    result get an interrupted one. *compactor* makes summaries; by default the agent's model is asked. *record* is
-    handed each input of the core (`kernel.journal.JournalWriter.record`).
+    result get an interrupted one. *compactor* makes summaries; by default the agent's model is asked. *journal*
+    takes the lines of a journal of all that enters the core (`kernel.journal`), such as the `write` of a file.
 
     Model and tools are captured now: replacing `model.stream` or a tool's fields later changes nothing.
 
@@ -84,7 +84,7 @@ class Agent:
         config: KernelConfig = _DEFAULT,
         messages: Iterable[Message] = (),
         compactor: Compactor | None = None,
-        record: Callable[[Input], None] | None = None,
+        journal: Callable[[str], object] | None = None,
     ) -> None:
         if not isinstance(hooks, Hooks):
             raise TypeError(f"hooks must be a kernel.Hooks, not {hooks!r}")
@@ -97,7 +97,9 @@ class Agent:
         if compactor is not None and not callable(getattr(compactor, "summarize", None)):
             raise TypeError(f"compactor must have a summarize method, not {compactor!r}")
         names = frozenset(name for name in attrs.fields_dict(Hooks) if getattr(hooks, name) is not None)
-        self._shell = Shell(Core(config, setup, names, messages, record=record, shadow=shadow()), hooks, compactor)
+        conversation = tuple(messages) if journal is not None else messages
+        record = None if journal is None else _writer(journal, config, setup, names, conversation)
+        self._shell = Shell(Core(config, setup, names, conversation, record=record, shadow=shadow()), hooks, compactor)
         self._prefix = secrets.token_hex(4)
         self._runs = self._items = 0
 
@@ -137,8 +139,6 @@ class Agent:
         Everything in flight is told to stop and has `cancel_grace` seconds to do so; no model request, hook or tool body
         starts any more. Queued messages stay queued.
         """
-        if reason is not None and not isinstance(reason, str):
-            raise TypeError(f"reason must be a string, not {reason!r}")
         return self._shell.cancel(reason)
 
     def abort(self) -> bool:
@@ -306,6 +306,16 @@ def _input(argument: str, message: Any) -> InputMessage:
     if not message.text.strip():
         raise ValueError(f"{argument} must not be empty")
     return message
+
+
+def _writer(
+    journal: Callable[[str], object], config: KernelConfig, setup: Setup, hooks: frozenset[str], messages: Iterable[Message]
+) -> Callable[[Input], None]:
+    if not callable(journal):
+        raise TypeError(f"journal must be callable with a line, not {journal!r}")
+    from kernel.journal import JournalWriter  # brings the codec, which most agents do not need
+
+    return JournalWriter(journal, config, setup, hooks, messages).record
 
 
 def _no_stream(request: Any) -> Any:

@@ -71,8 +71,8 @@ def prepare(effect: PrepareCall, setup: Setup) -> tuple[ToolSpec | None, CallPre
 
 def _keys(spec: ToolSpec, call: ToolCall) -> tuple[str, ...]:
     keys = spec.resources(thaw(call.arguments)) if spec.resources is not None else ()
-    if isinstance(keys, str):
-        raise TypeError(f"resources() of {call.name} must return a sequence of keys, not the string {keys!r}")
+    if isinstance(keys, str) or not all(isinstance(key, str) for key in keys):
+        raise TypeError(f"resources() of {call.name} must return a sequence of strings, not {keys!r}")
     return tuple(keys)
 
 
@@ -83,7 +83,6 @@ async def run_tool(work: Work, effect: RunTool, to: Reporter, spec: ToolSpec, ru
         text = f"timed out: {call.name} took longer than {effect.timeout} s and was stopped"
         verdict = ToolSettled(work.number, call.id, (Text(text),), is_error=True, ended="timeout")
         work.watch = asyncio.get_running_loop().call_later(effect.timeout, to.expire, work, verdict)
-    fatal: BaseException | None = None
     try:
         value = spec.execute(spec.validate(thaw(call.arguments)), CallContext(work, run_id, call.id, to))
         if inspect.isawaitable(value):
@@ -96,15 +95,11 @@ async def run_tool(work: Work, effect: RunTool, to: Reporter, spec: ToolSpec, ru
         end = _failed(work, call, CANCELLED if work.stopping else describe(error))
     except Exception as error:
         end = _failed(work, call, describe(error))
-    except BaseException as error:
-        end, fatal = _failed(work, call, describe(error)), error
     work.end_watch()
     if work.verdict is not None:
         assert isinstance(work.verdict, ToolSettled)
         end = work.verdict
     to.report(work, _lingering(work, end))
-    if isinstance(fatal, (KeyboardInterrupt, SystemExit)):
-        raise fatal
 
 
 def _failed(work: Work, call: ToolCall, text: str) -> ToolSettled:

@@ -1,13 +1,12 @@
 """Inputs, messages and events as JSON, and back: the format of journals and traces.
 
-Values are told apart by their class's name in the key `is`. A model and tools can't be written down: a `Setup` is its
-system prompt, reasoning effort and the names of its tools, and comes back as those of a setup that the reader brings.
+Values are told apart by their class's name in the key `is`. What a model and tools do can't be written down: a `Setup` is
+what it says of them, and comes back with the model and the tools of the reader's setup, or inert, good for a replay only.
 An exception is written as what it said.
 """
 
 from typing import Any, Final, Union, final
 
-import attrs
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 from cattrs.preconf.msgspec import make_converter
 from cattrs.strategies import configure_tagged_union
@@ -16,7 +15,7 @@ from kernel import events, inputs, messages
 from kernel.config import KernelConfig
 from kernel.errors import Failure
 from kernel.frozen import FrozenDict, freeze, thaw
-from kernel.setup import Setup
+from kernel.setup import Setup, ToolSpec
 
 _INPUTS: Any = inputs.Input  # Any: a union is a value here
 _EVENTS: Any = Union[  # noqa: UP007
@@ -24,6 +23,7 @@ _EVENTS: Any = Union[  # noqa: UP007
 ]
 _CONTENT: Final = messages.Text | messages.Reasoning | messages.ToolCall
 _TAG: Final = "is"
+_TOOL_FIELDS: Final = ("name", "description", "parameters", "mode", "timeout", "replay")
 
 
 @final
@@ -70,6 +70,14 @@ class Codec:
         """The opposite of `dump_messages`."""
         return self._converter.structure(data, list[messages.Message])
 
+    def dump_setup(self, setup: Setup) -> dict[str, Any]:
+        """What *setup* says of its model and tools, as plain data."""
+        return _written(setup)
+
+    def load_setup(self, data: Any) -> Setup:
+        """The opposite of `dump_setup`."""
+        return self._converter.structure(data, Setup)
+
     def dump_config(self, config: KernelConfig) -> dict[str, Any]:
         """A configuration as plain data."""
         return self._converter.unstructure(config)  # type: ignore[no-any-return]
@@ -84,20 +92,20 @@ def _written(setup: Setup) -> dict[str, Any]:
         "system_prompt": setup.system_prompt,
         "reasoning_effort": setup.reasoning_effort,
         "context_window": setup.context_window,
-        "tools": list(setup.tools),
+        "tools": [{name: thaw(getattr(tool, name)) for name in _TOOL_FIELDS} for tool in setup.tools.values()],
     }
 
 
 def _taken(data: Any, setup: Setup | None) -> Setup:
-    if setup is None:
-        raise ValueError("a configuration with a model and tools can only be read with a setup that has them")
-    unknown = [name for name in data["tools"] if name not in setup.tools]
-    if unknown:
-        raise ValueError(f"the configuration names tools that the setup does not have: {', '.join(unknown)}")
-    return attrs.evolve(
-        setup,
-        system_prompt=data["system_prompt"],
-        reasoning_effort=data["reasoning_effort"],
-        context_window=data["context_window"],
-        tools={name: setup.tools[name] for name in data["tools"]},
-    )
+    written = {tool["name"]: ToolSpec(execute=_inert, validate=_inert, **freeze(tool)) for tool in data["tools"]}
+    if setup is not None:
+        unknown = [name for name in written if name not in setup.tools]
+        if unknown:
+            raise ValueError(f"the configuration names tools that the setup does not have: {', '.join(unknown)}")
+        written = {name: setup.tools[name] for name in written}
+    model, stream = (None, _inert) if setup is None else (setup.model, setup.stream)
+    return Setup(model, stream, written, data["system_prompt"], data["reasoning_effort"], data["context_window"])
+
+
+def _inert(*_: Any) -> Any:
+    raise RuntimeError("what was read from a journal has no model and no tools; read it with a setup that has them")

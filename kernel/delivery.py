@@ -75,8 +75,10 @@ class Delivery:
         for index in range(start, len(listeners)):
             try:
                 answer = listeners[index](event)
-            except (Exception, asyncio.CancelledError) as error:
+            except BaseException as error:
                 self._fail(event, error)
+                if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                    raise
                 continue
             if answer is None or not isinstance(answer, Awaitable):
                 continue
@@ -114,10 +116,12 @@ class Delivery:
         finally:
             self._waiting = None
             self._inside.discard(task)
-            if not task.done():
+            if not task.done() and not loop.is_closed():
                 task.cancel()
                 self._abandon(task, pending.event.run_id, "listener", pending.event.type)
-        error = task.exception() if task.done() and not task.cancelled() else None
+        if task.cancelled() and task.cancelling() > 0:
+            raise asyncio.CancelledError("a listener was cancelled from outside, and with it the run")
+        error = failure_of(task) if task.done() else None
         if error is not None:
             self._fail(pending.event, error)
         if self._pending is pending:
@@ -155,6 +159,14 @@ class Delivery:
                 self._abandon(task, run_id, "listener", "after the deadline")
                 stop = task.get_loop().call_later(grace, task.cancel)
                 task.add_done_callback(lambda _, stop=stop: stop.cancel())  # type: ignore[misc]
+
+
+def failure_of(task: "asyncio.Future[Any]") -> BaseException | None:
+    """What a listener's answer raised; a CancelledError that nobody sent it is as good as any other error."""
+    if not task.cancelled():
+        return task.exception()
+    sent = isinstance(task, asyncio.Task) and task.cancelling() > 0
+    return None if sent else asyncio.CancelledError("the listener cancelled itself")
 
 
 async def _after(previous: "asyncio.Future[Any] | None", answer: Awaitable[Any]) -> None:

@@ -45,7 +45,7 @@ class Drive:
     """The carrying out of one run, from its first input to `RunEnded`."""
 
     __slots__ = (
-        "_broken", "_delivery", "_inbox", "_outbox", "_pumping", "_settled", "_shell", "_taking", "_thread", "_timers",
+        "_broken", "_bug", "_delivery", "_inbox", "_outbox", "_pumping", "_settled", "_shell", "_taking", "_thread", "_timers",
         "_wakeup", "_workers", "inside", "loop", "run", "task",
     )  # fmt: skip
 
@@ -59,6 +59,7 @@ class Drive:
         self._inbox: deque[Input] = deque()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._pumping = self._taking = self._settled = self._broken = False
+        self._bug: Failure | None = None
         self._wakeup: asyncio.Future[None] | None = None
         self._delivery = Delivery(
             shell.listeners, self.inside, self.receive, shell.observe, shell.abandon, patient=shell.awaits_listeners
@@ -121,11 +122,15 @@ class Drive:
         """Have the run's own task look at the outbox."""
         release(self._wakeup)
 
-    def pump(self) -> None:
-        """Deliver what waits in the outbox, until it is empty or a listener must be awaited."""
+    def pump(self, *, final: bool = False) -> None:
+        """Deliver what waits in the outbox, until it is empty or a listener must be awaited.
+
+        The last step of a run is left to the run's own task (*final*), so that nothing of the run is alive after it.
+        """
         if self._pumping or self._delivery.blocked:
             return
         self._pumping = True
+        final = final or self._broken
         try:
             while self._outbox and not self._delivery.blocked:
                 effect = self._outbox.popleft()
@@ -134,6 +139,10 @@ class Drive:
                     self._delivery.tell(effect)
                 elif type(effect) is Barrier:
                     self.receive(Advance(effect.token))
+                elif type(effect) is Settle and not final:
+                    self._outbox.appendleft(effect)
+                    self.wake()
+                    return
                 elif type(effect) is Settle:
                     self.receive(Settled())
                 else:
@@ -142,15 +151,17 @@ class Drive:
             self.report_bug(error)
         finally:
             self._pumping = False
-        if self._delivery.blocked:
-            self.wake()
+            if self._outbox or self._delivery.blocked:
+                self.wake()
+        if self._broken and not self._settled:
+            self._end_in_any_case()
 
     # ---- the run's own task ----
 
     async def _carry(self) -> None:
         try:
             while True:
-                self.pump()
+                self.pump(final=True)
                 if self._settled:
                     return
                 if self._delivery.blocked:
@@ -205,17 +216,24 @@ class Drive:
             return
         self._delivery.end_patience_for_good()
         self.receive(Halted(failure))
-        self.pump()
+        self.pump(final=True)
 
     def report_bug(self, error: BaseException) -> None:
-        """Something of ours went wrong: end the run with it. A second time, there is nothing left but to say so."""
-        bug = Failure(f"{_DEATH}: {describe(error)}", code=KernelBug.code, cause=error)
+        """Something of ours went wrong: end the run with it."""
+        self._bug = Failure(f"{_DEATH}: {describe(error)}", code=KernelBug.code, cause=error)
         self._inbox.clear()
         self._taking = False
         if not self._broken:
             self._broken = True
-            self.halt(bug)
-        elif not self._settled:
-            self.loop.call_exception_handler({"message": bug.message, "exception": error})
-            self._outbox.clear()
-            self._end(RunEnded(self._shell.broken_result(self.run.id, bug)))
+            self.halt(self._bug)
+
+    def _end_in_any_case(self) -> None:
+        """After a bug nothing is waited for any more: try once more to settle, and else end the run by hand."""
+        self.receive(Settled())
+        while self._outbox:
+            effect = self._outbox.popleft()
+            if type(effect) is RunEnded:
+                self._end(effect)
+        if not self._settled and self._bug is not None:
+            self.loop.call_exception_handler({"message": self._bug.message, "exception": self._bug.cause})
+            self._end(RunEnded(self._shell.broken_result(self.run.id, self._bug)))

@@ -21,6 +21,9 @@ class FrozenDict(dict[str, Any]):
 
     __slots__ = ()
 
+    def __init__(self, *items: Any, **named: Any) -> None:
+        super().__init__({key: freeze(value) for key, value in dict(*items, **named).items()})
+
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("a FrozenDict can't be changed; take a copy with thaw()")
 
@@ -51,7 +54,7 @@ def freeze(value: Any) -> Any:
     if kind is FrozenDict or kind is str or kind is int or kind is float or kind is bool or value is None:
         return value
     if isinstance(value, Mapping):
-        return FrozenDict((key, freeze(item)) for key, item in value.items())
+        return FrozenDict(value)
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return tuple(freeze(item) for item in value)
     if isinstance(value, (set, frozenset)):

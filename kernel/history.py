@@ -1,13 +1,13 @@
 """A conversation that is handed in: checked, copied, and made whole, so that no request of ours is ever refused for it.
 
-Calls without an answer get an interrupted result in their own place; results without a call are refused, since nobody can
-know what they answered.
+Calls without an answer get an interrupted result in their own place, and answers are put in the order of their calls;
+answers without a call are refused, since nobody can know what they answered.
 """
 
 from collections.abc import Iterable
 
 from kernel.errors import MessageLimitError
-from kernel.messages import MESSAGE_TYPES, AssistantMessage, Message, ToolMessage
+from kernel.messages import MESSAGE_TYPES, AssistantMessage, Message, ToolCall, ToolMessage
 
 INTERRUPTED = "interrupted: this call was still open when the conversation was taken up; whether it ran is unknown"
 
@@ -17,35 +17,43 @@ def adopt_history(messages: Iterable[Message], limit: int | None) -> list[Messag
     if isinstance(messages, (str, bytes)) or not isinstance(messages, Iterable):
         raise TypeError(f"messages must be a sequence of messages, not {messages!r}")
     whole: list[Message] = []
-    open_ids: list[tuple[str, str]] = []
+    batch = _Batch(whole)
     for position, message in enumerate(messages):
         if not isinstance(message, MESSAGE_TYPES):
             raise TypeError(f"messages[{position}] must be a message of kernel.messages, not {message!r}")
         if isinstance(message, ToolMessage):
-            _answer(whole, open_ids, message, position)
+            batch.answer(message, position)
             continue
-        _close(whole, open_ids)
+        batch.close()
         whole.append(message)
         if isinstance(message, AssistantMessage) and not message.is_cut:
-            open_ids.extend((call.id, call.name) for call in message.calls)
-    _close(whole, open_ids)
+            batch.open(message)
+    batch.close()
     if limit is not None and len(whole) > limit:
         raise MessageLimitError(f"messages has {len(whole)} messages; message_limit is {limit}")
     return whole
 
 
-def _answer(whole: list[Message], open_ids: list[tuple[str, str]], message: ToolMessage, position: int) -> None:
-    ids = [call_id for call_id, _ in open_ids]
-    if message.call_id not in ids:
+class _Batch:
+    """The calls that are open at a place of the history, and their answers, which are recorded in source order."""
+
+    def __init__(self, whole: list[Message]) -> None:
+        self._whole = whole
+        self._calls: list[ToolCall] = []
+        self._answers: list[ToolMessage | None] = []
+
+    def open(self, message: AssistantMessage) -> None:
+        self._calls = list(message.calls)
+        self._answers = [None] * len(self._calls)
+
+    def answer(self, message: ToolMessage, position: int) -> None:
+        for place, call in enumerate(self._calls):
+            if call.id == message.call_id and self._answers[place] is None:
+                self._answers[place] = message
+                return
         raise ValueError(f"messages[{position}] answers the call {message.call_id!r}, which is not open there")
-    index = ids.index(message.call_id)
-    # Source order: what was called before it and has no answer here is answered first.
-    _close(whole, open_ids, index)
-    del open_ids[0]
-    whole.append(message)
 
-
-def _close(whole: list[Message], open_ids: list[tuple[str, str]], count: int | None = None) -> None:
-    for call_id, name in open_ids[:count]:
-        whole.append(ToolMessage(call_id, name, INTERRUPTED, is_error=True, executed=False))
-    del open_ids[:count]
+    def close(self) -> None:
+        for call, answer in zip(self._calls, self._answers, strict=True):
+            self._whole.append(answer or ToolMessage(call.id, call.name, INTERRUPTED, is_error=True, executed=False))
+        self._calls, self._answers = [], []

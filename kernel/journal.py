@@ -1,11 +1,13 @@
 """The journal of inputs: all that must be durable of an agent is the ordered list of what entered its core.
 
-A journal is JSON Lines: a header with the format's version, the configuration, the hooks' names and the conversation that
-the agent began with; then one input a line. Replaying the inputs gives the same state and the same effects. A last line
-that is torn, as a crash leaves it, is dropped; anything else that is wrong is refused with its line number.
+A journal is JSON Lines: a header with the format's version, the configuration, what there is to know of model and tools,
+the hooks' names and the conversation that the agent began with; then one input a line. Replaying the inputs gives the same
+state and the same effects. A last line that is torn, as a crash leaves it, is dropped; anything else that is wrong is
+refused with its line number.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, final
 
@@ -35,16 +37,17 @@ class JournalError(KernelError):
 
 @final
 class JournalWriter:
-    """Writes each input as a line. Give its `record` to `Agent(record=…)`, and its `write` what takes lines.
+    """Writes each input as a line; the header is written at once. `Agent(journal=…)` makes one.
 
-    The header is written at once. *write* is called with whole lines, newline included; when it raises, the error is kept
-    in `error` and nothing more is written, since a journal with a hole in it is worth nothing.
+    *write* is called with whole lines, newline included. When it raises, the error is logged and kept in `error`, and
+    nothing more is written: a journal with a hole in it is worth nothing.
     """
 
     def __init__(
         self,
         write: Callable[[str], object],
         config: KernelConfig,
+        setup: Setup,
         hooks: Iterable[str] = (),
         messages: Iterable[Message] = (),
     ) -> None:
@@ -54,6 +57,7 @@ class JournalWriter:
         header = {
             "format": FORMAT,
             "config": self._codec.dump_config(config),
+            "setup": self._codec.dump_setup(setup),
             "hooks": sorted(hooks),
             "messages": self._codec.dump_messages(messages),
         }
@@ -69,6 +73,7 @@ class JournalWriter:
             self._write(json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n")
         except Exception as error:
             self.error = error
+            logging.getLogger("kernel.journal").error("the journal ends here: %s", describe(error))
 
 
 @final
@@ -77,23 +82,24 @@ class Journal:
     """A journal that was read."""
 
     config: KernelConfig
+    setup: Setup
     hooks: frozenset[str]
     messages: tuple[Message, ...]
     inputs: tuple[Input, ...]
 
-    def core(self, setup: Setup) -> Core:
+    def core(self) -> Core:
         """A core as the agent's was when the journal began."""
-        return Core(self.config, setup, self.hooks, self.messages)
+        return Core(self.config, self.setup, self.hooks, self.messages)
 
-    def replay(self, setup: Setup) -> Iterator[list[Effect]]:
+    def replay(self) -> Iterator[list[Effect]]:
         """The effects of each input, one after the other."""
-        core = self.core(setup)
+        core = self.core()
         for input in self.inputs:
             yield core.receive(input)
 
 
 def read_journal(lines: Iterable[str], setup: Setup | None = None) -> Journal:
-    """Read a journal. *setup* stands for the models and tools that its configurations name. Raises `JournalError`."""
+    """Read a journal, with the model and the tools of *setup*, or for a replay without any. Raises `JournalError`."""
     codec = Codec(setup)
     numbered = list(enumerate(lines, 1))
     header = _header(codec, numbered[0] if numbered else (1, ""))
@@ -112,7 +118,7 @@ def read_journal(lines: Iterable[str], setup: Setup | None = None) -> Journal:
     return Journal(*header, tuple(inputs))
 
 
-def _header(codec: Codec, first: tuple[int, str]) -> tuple[KernelConfig, frozenset[str], tuple[Message, ...]]:
+def _header(codec: Codec, first: tuple[int, str]) -> tuple[KernelConfig, Setup, frozenset[str], tuple[Message, ...]]:
     number, line = first
     try:
         data = json.loads(line)
@@ -124,6 +130,7 @@ def _header(codec: Codec, first: tuple[int, str]) -> tuple[KernelConfig, frozens
     try:
         return (
             codec.load_config(data["config"]),
+            codec.load_setup(data["setup"]),
             frozenset(data["hooks"]),
             tuple(codec.load_messages(data["messages"])),
         )

@@ -117,6 +117,6 @@ def parse_arguments(text: str) -> tuple[FrozenDict, str | None]:
         return EMPTY, None
     try:
         value = json.loads(text)
+        return (freeze(value), None) if isinstance(value, dict) else (EMPTY, text)
     except (ValueError, RecursionError):
         return EMPTY, text
-    return (freeze(value), None) if isinstance(value, dict) else (EMPTY, text)

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import math
 import random
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ async def stream_response(work: Work, effect: CallModel, to: Reporter, setup: Se
         if inspect.isawaitable(stream):
             stream = await stream
         stop = await _read(work, stream, to)
-        end: Input = ResponseCompleted(work.number, stop)
+        end: Input = work.verdict or ResponseCompleted(work.number, stop)
     except asyncio.CancelledError as error:
         if ended_from_outside(work):
             raise
@@ -57,6 +58,7 @@ async def _read(work: Work, stream: Any, to: Reporter) -> StopReason | None:
         to.feed(ModelPart(work.number, part))
         busy = to.free()
         if busy is not None:
+            work.last = math.inf  # the silence is the listeners', not the model's
             await busy
             work.last = loop.time()
     raise ModelError("the stream ended without a terminal part, so the response may be incomplete", retryable=True)
@@ -85,7 +87,7 @@ def _watch_idle(work: Work, idle: float | None, to: Reporter) -> None:
     def look() -> None:
         left = work.last + idle - loop.time()
         if left > 0:
-            work.watch = loop.call_later(left, look)
+            work.watch = loop.call_later(min(left, idle), look)
             return
         failure = Failure(f"the model said nothing for {idle} s (stream_idle_timeout)", retryable=True)
         to.expire(work, ResponseFailed(work.number, failure, random.random()))

@@ -12,6 +12,7 @@ from attrs import define
 
 from kernel.compactors import ModelCompactor
 from kernel.core import Core
+from kernel.delivery import failure_of
 from kernel.drive import Drive
 from kernel.effects import Effect, ItemsLeft
 from kernel.errors import Failure, ReentrancyError, WrongLoopError, describe
@@ -105,6 +106,8 @@ class Shell:
 
     def cancel(self, reason: str | None, run: Run | None = None) -> bool:
         """Stop the run (only *run*, when it is given). True when this call did it."""
+        if reason is not None and not isinstance(reason, str):
+            raise TypeError(f"reason must be a string, not {reason!r}")
         drive = self.check("cancel")
         if run is not None and (drive is None or drive.run is not run):
             return False
@@ -144,7 +147,7 @@ class Shell:
 
         def done(task: "asyncio.Future[Any]") -> None:
             self._observed.discard(task)
-            error = None if task.cancelled() else task.exception()
+            error = failure_of(task)
             if error is not None:
                 failure = Failure(describe(error), cause=error)
                 self.report(SubscriberFailure(event.run_id, event.type, event.sequence, failure))

@@ -7,7 +7,7 @@ we asked for is a cancellation, one that came from outside stops the run and goe
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, final
+from typing import Any, Literal, Protocol, final
 
 from kernel.effects import CallHook, CallModel, PrepareCall, Project, RunTool, Start, Summarize
 from kernel.errors import Failure
@@ -87,14 +87,15 @@ class Work:
             self.watch = None
 
 
-def unstarted(work: Work, effect: Start) -> Input:
-    """The end of a work that was told to stop before its first step. Nothing of it runs: no request, no hook, no tool."""
-    why = "cancelled before it began"
+def end_with(work: Work, effect: Start, why: str) -> Input:
+    """The end of a work that has none of its own: it was told to stop before its first step, or was brought down."""
     match effect:
         case CallModel():
             return ResponseFailed(work.number, Failure(why))
         case RunTool(call=call):
-            return ToolSettled(work.number, call.id, (Text(why),), True, ended="cancelled", executed=False)
+            ended: Literal["cancelled", "returned"] = "cancelled" if work.stopping else "returned"
+            executed = not work.stopping
+            return ToolSettled(work.number, call.id, (Text(why),), is_error=True, ended=ended, executed=executed)
         case PrepareCall():
             return CallPrepared(work.number, error=why)
         case Project():

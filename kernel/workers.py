@@ -12,14 +12,16 @@ from typing import Any, Final, Protocol, final
 from kernel.calling import prepare, run_tool
 from kernel.delivery import Delivery
 from kernel.effects import CallHook, CallModel, PrepareCall, Project, RunTool, Start, Summarize
+from kernel.errors import describe
 from kernel.hooking import ask_before, call_hook, project, summarize
 from kernel.inputs import Input, Projected, ToolSettled
 from kernel.ports import Compactor, Hooks
 from kernel.responding import stream_response
 from kernel.snapshot import AgentState
 from kernel.state import CoreState
-from kernel.work import Work, unstarted
+from kernel.work import Work, end_with
 
+NOT_EXECUTED: Final = "not executed: the run was stopped before this could begin"
 Body = Callable[..., Coroutine[Any, Any, None]]
 
 
@@ -153,11 +155,19 @@ class Workers:
         self._inside.add(work.task)
 
     async def _carry(self, work: Work, effect: Start, body: Body, arguments: tuple[Any, ...]) -> None:
-        work.started = True
         if work.stopping:
-            self.report(work, unstarted(work, effect))
-        else:
+            self.report(work, end_with(work, effect, NOT_EXECUTED))
+            return
+        work.started = True
+        try:
             await body(work, effect, self, *arguments)
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            # What is raised to end a program ends it, but the run has its end before.
+            self.report(work, end_with(work, effect, describe(error)))
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
 
     def _ended(self, work: Work, task: "asyncio.Task[None]") -> None:
         """A work that ends without a report was cancelled from outside, or has a bug of ours."""
@@ -166,6 +176,12 @@ class Workers:
             self._intake.report_bug(error)
         elif not work.reported:
             self._intake.halt()
+        self._free_keys(work)
+
+    def _free_keys(self, work: Work) -> None:
+        """What an abandoned call held is free once nothing of it is left, whether it says so itself or not."""
+        if work.call_id is not None and work.lingers is None and work.number in self._household.core_state.abandoned:
+            self._household.report(ToolSettled(work.number, work.call_id, (), ended="cancelled"))
 
     # ---- what works report (kernel.work.Reporter) ----
 
@@ -228,7 +244,9 @@ class Workers:
 
     def _abandon(self, work: Work) -> None:
         self._close(work)
-        if work.task is not None and not work.task.done() and not self._loop.is_closed():
+        if self._loop.is_closed():
+            self._free_keys(work)
+        elif work.task is not None and not work.task.done():
             work.stop()
             self._household.abandon(work.task, self._run_id, work.kind, work.name, work.call_id)
 

@@ -232,9 +232,7 @@ async def test_acceptance_4_the_complete_sequence_with_parallel_tools():
         await gates.wait("go")
         return "slow"
 
-    agent = Agent(
-        ScriptedModel([[call("A", "slow"), call("B", "read")], say("x")]), tools=[slow, read], config=CHAPTER_06
-    )
+    agent = Agent(ScriptedModel([[call("A", "slow"), call("B", "read")], say("x")]), tools=[slow, read], config=CHAPTER_06)
     on(agent, "tool.ended", gates.opening("go"))
     recorder, _ = await told(agent)
     assert lines(recorder.events, "chapter_06") == [

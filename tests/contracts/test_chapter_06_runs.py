@@ -227,6 +227,16 @@ async def test_phases_of_a_retry():
 
 
 @simulated
+async def test_a_retry_sends_what_the_hook_had_made():
+    """The context is projected once for both requests."""
+    asked: list[int] = []
+    model = ScriptedModel([[ModelError("529", retryable=True)], say("a")])
+    hooks = Hooks(transform_context=lambda messages: (asked.append(1), messages)[1])
+    await Agent(model, hooks=hooks, config=CHAPTER_06).prompt("Hi")
+    assert (len(asked), len(model.requests)) == (1, 2)
+
+
+@simulated
 async def test_a_retry_backs_off():
     """The wait that was announced passes before the request is sent again."""
     loop = asyncio.get_running_loop()

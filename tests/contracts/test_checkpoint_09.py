@@ -166,7 +166,6 @@ async def test_prompt_appends_its_message_before_it_returns():
     await run
 
 
-@pytest.mark.xfail(strict=True, reason="an empty message is looked at before the busy guard")
 @simulated
 async def test_the_busy_guard_comes_first():
     """A second owner is refused as busy whatever it brings, a message that would be refused anyway included."""

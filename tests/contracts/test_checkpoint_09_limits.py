@@ -274,3 +274,18 @@ async def test_what_was_accepted_is_never_stranded():
     assert (result.status, result.error.code) == ("failed", "AGENT_MESSAGE_LIMIT")
     assert (await agent.continue_()).status == "completed"
     assert roles(agent.messages) == ["user:Hi", "user:left", "assistant:x", "user:then", "assistant:y"]
+
+
+@simulated
+async def test_an_answer_that_is_owed_already_is_not_reserved_for():
+    """The reservation is exactly: two for each queued message, and what the turn at hand may still add. A run that meets the
+    cap in spite of it settles with the code of the limit, loses nothing, and the agent is usable after a reset."""
+    agent = Agent(ScriptedModel([say("par"), say("x"), say("y"), say("z")]), config=_config(message_limit=3))
+    on(agent, "message.updated", agent.cancel)
+    await agent.prompt("Hi")
+    agent.follow_up("then")
+    result = await agent.continue_()
+    assert (result.status, result.error.code if result.error else None) == ("failed", "AGENT_MESSAGE_LIMIT")
+    assert (roles(agent.messages), [message.text for message in agent.queued.follow_up]) == (["user:Hi"], ["then"])
+    agent.clear_queues()
+    assert (await agent.continue_()).status == "completed"

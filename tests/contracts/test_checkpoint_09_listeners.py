@@ -165,6 +165,22 @@ async def test_promises_of_subscribers_are_not_awaited():
     assert done == recorder.types
 
 
+@simulated
+async def test_an_async_subscriber_begins_after_plain_ones():
+    """All are called in order; the body of an async one begins when the loop comes to it, which is after that event."""
+    agent, order = _agent(say("a")), []
+
+    async def later(event: Event) -> None:
+        order.append("async")
+
+    agent.subscribe(later)
+    agent.subscribe(lambda event: order.append("plain"))
+    await agent.prompt("Hi")
+    await passing(1)
+    assert order[0] == "plain"
+    assert order.count("async") == order.count("plain")
+
+
 @pytest.mark.parametrize("what", ["run", "wait_for_idle"])
 @simulated
 async def test_a_subscriber_may_await_the_run(what: str):
@@ -306,6 +322,25 @@ async def test_cancel_makes_no_message_up():
     result = await agent.prompt("Hi")
     assert roles(agent.messages) == ["user:Hi"]
     assert (result.partial.text, result.messages) == ("par", (UserMessage("Hi"),))
+
+
+@simulated
+async def test_cancel_in_the_tools_leaves_no_call_without_a_result():
+    """The answer that was adopted stays, with the work that was done, and a call that was cut has an error result."""
+    gates = Gates()
+
+    @tool
+    async def hang() -> str:
+        """Never end."""
+        await gates.wait("never")
+        return ""
+
+    model = ScriptedModel([["a", call("A", "read"), call("B", "hang")]])
+    agent = Agent(model, tools=[read, hang], config=CHECKPOINT_09)
+    on(agent, "tool.ended", agent.cancel)
+    await told(agent)
+    assert roles(agent.messages) == ["user:Hi", "assistant:a", "tool:A", "tool:B"]
+    assert [message.is_error for message in agent.messages[2:]] == [False, True]
 
 
 @simulated

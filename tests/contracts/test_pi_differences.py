@@ -1,30 +1,20 @@
 """Where the Pi agent core 0.85.0 does what a guarantee forbids: one test for each row of the table in `docs/profiles.md`.
 
-Each docstring tells what we do. What Pi does there, and which guarantee decides, is in the table.
+Each docstring tells what we do. What Pi does there, and which guarantee decides, is in the table. Here: cancel, failures,
+listeners; tools, hooks and the face are in `test_pi_differences_tools.py`.
 """
 
 import asyncio
 from typing import Any
 
+import attrs
 import pytest
 
-from kernel import AgentBusyError, Finished, ModelError, StopReason, TextDelta, ToolContext, ToolMessage, tool
+from kernel import Finished, ModelError, StopReason, TextDelta, ToolContext, tool
 from kernel.profiles import PI_0_85
 from kernel.testing import CUT_OFF, Gates, Recorder, ScriptedModel, call, say
-from tests.contracts.pi_world import BEGIN, END, answer, calling, pi_agent, quick, result, said_by, user
-from tests.contracts.support import (
-    Agent,
-    Hooks,
-    check,
-    heard,
-    lines,
-    on,
-    passing,
-    requests,
-    roles,
-    simulated,
-    told,
-)
+from tests.contracts.pi_world import BEGIN, END, answer, pi_agent, said_by, slow, user
+from tests.contracts.support import Agent, Hooks, heard, lines, on, passing, requests, roles, simulated, told
 
 # ---- cancel ----
 
@@ -46,8 +36,8 @@ def _deaf(gates: Gates, text: str = "deaf finished anyway") -> Any:
     return deaf
 
 
-def _with(tools: Any, *answers: Any, **options: Any) -> Agent:
-    return Agent(ScriptedModel(answers), tools=tools, config=PI_0_85, **options)
+def _with(tools: Any, *answers: Any, **changes: Any) -> Agent:
+    return Agent(ScriptedModel(answers), tools=tools, config=attrs.evolve(PI_0_85, **changes))
 
 
 @simulated
@@ -67,7 +57,7 @@ async def test_difference_cancel_in_a_batch_asks_the_model_no_more():
 @simulated
 async def test_difference_cancel_closes_the_calls_that_had_not_started():
     """In a sequential batch each call has its start, its end and its result; none of the rest was executed."""
-    agent = _with([obedient], [call(id, "obedient") for id in "ABC"], config=PI_0_85) if False else _sequential()
+    agent = _with([obedient], [call(id, "obedient") for id in "ABC"], tool_execution="sequential")
     asyncio.get_running_loop().call_later(1, agent.abort)
     recorder, _ = await told(agent, "go")
     assert [event.call_id for event in recorder.of("tool.started")] == ["A", "B", "C"]
@@ -75,16 +65,6 @@ async def test_difference_cancel_closes_the_calls_that_had_not_started():
         ("A", True), ("B", False), ("C", False),
     ]  # fmt: skip
     assert [message.call_id for message in agent.messages[2:]] == ["A", "B", "C"]
-
-
-def _sequential() -> Agent:
-    @tool(mode="sequential")
-    async def hang() -> str:
-        """Hang until cancelled."""
-        await passing(3600)
-        return "never"
-
-    return _with([hang], [call(id, "hang") for id in "ABC"])
 
 
 @simulated
@@ -243,8 +223,8 @@ async def test_difference_a_failing_listener_leaves_no_call_without_a_result():
     said, ended = await said_by(agent, "go")
     assert roles(agent.messages) == ["user:go", "assistant:", "tool:A", "tool:B", "assistant:"]
     place = said.index("message_start tool A fast done")
-    assert said[place + 4 :] == ["message_start assistant", "message_end assistant error (listener boom)",
-                                 "turn_end [A,B]", *END]  # fmt: skip
+    failure = ["message_start assistant", "message_end assistant error (listener boom)"]
+    assert said[place + 4 :] == [*failure, "turn_end [A,B]", *END]
     assert ended.status == "failed"
 
 
@@ -262,7 +242,8 @@ async def test_difference_a_listener_that_fails_at_the_end_ends_nothing_twice():
 async def test_difference_a_deaf_tool_of_a_failed_run_says_nothing_in_the_next():
     """What it does later is discarded, and told of only as that."""
     gates = Gates()
-    agent = _with([quick, _deaf(gates)], [call("A", "quick"), call("B", "deaf")], ["x", gates.opening("end"), _later, "y"])
+    second = ["x", gates.opening("end"), lambda: passing(1), "y"]
+    agent = _with([slow, _deaf(gates)], [call("A", "slow"), call("B", "deaf")], second)
     on(agent, "tool.ended", _boom)
     assert (await agent.prompt("one")).status == "failed"
     recorder = heard(agent)
@@ -271,10 +252,6 @@ async def test_difference_a_deaf_tool_of_a_failed_run_says_nothing_in_the_next()
     assert lines(recorder.events, "pi") == [*said, "message_end assistant xy stop", "turn_end", *END]
     assert [event.call_id for event in recorder.of("update.discarded")] == ["B"]
     assert agent.abandoned == ()
-
-
-async def _later() -> None:
-    await passing(1)
 
 
 @simulated
@@ -316,137 +293,3 @@ async def test_difference_the_same_listener_twice_is_two_listeners():
     on(agent, "run.started", lambda: agent.subscribe(seen))
     await agent.prompt("hi")
     assert seen.types[:5] == ["run.started", "run.started", *["phase.changed"] * 3]
-
-
-# ---- tools and hooks ----
-
-
-@simulated
-async def test_difference_a_tool_that_returns_nothing_has_an_empty_result():
-    """It is no failure of the run, and its siblings keep theirs."""
-
-    @tool
-    async def nothing() -> None:
-        """Return nothing."""
-
-    agent = _with([nothing, quick], [call("A", "nothing"), call("B", "quick")], say("ok"))
-    assert (await agent.prompt("go")).status == "completed"
-    assert agent.messages[2] == ToolMessage("A", "nothing", "")
-    assert agent.messages[3].text == "fast done"
-
-
-def _hook_boom(*arguments: Any) -> Any:
-    raise RuntimeError("hook boom")
-
-
-@pytest.mark.parametrize("hook", ["transform_context", "convert_to_llm"])
-@simulated
-async def test_difference_a_failing_context_hook_falls_back(hook: str):
-    """The run goes on with what the hook was given."""
-    agent = pi_agent(say("ok"), hooks=Hooks(**{hook: _hook_boom}))
-    assert (await agent.prompt("hi")).status == "completed"
-    assert requests(agent.state.model) == [["user:hi"]]
-
-
-@simulated
-async def test_difference_a_hook_that_fails_after_a_call_leaves_its_result():
-    """The failure is told, and the result is what the tool returned."""
-    agent = pi_agent([call("A", "quick")], say("ok"), hooks=Hooks(after_tool_result=_hook_boom))
-    recorder, _ = await told(agent)
-    assert (agent.messages[2].text, agent.messages[2].is_error) == ("fast done", False)
-    assert len(recorder.of("hook.failed")) == 1
-
-
-@simulated
-async def test_difference_arguments_can_not_be_changed_by_a_hook():
-    """The hook's arguments are a copy: the tool gets those that were checked."""
-
-    def before(wanted: Any, arguments: dict[str, Any]) -> None:
-        arguments["path"] = 5
-
-    agent = pi_agent([call("A", "read", path="x")], say("ok"), hooks=Hooks(before_tool_call=before))
-    await agent.prompt("hi")
-    assert agent.messages[2].text == "text of x"
-
-
-@simulated
-async def test_difference_a_truncated_answer_closes_its_calls_together():
-    """None is executed; all have ended before the first result is recorded, as in any parallel batch."""
-    agent = pi_agent([call("A", "quick"), call("B", "quick"), Finished(StopReason.LENGTH)], say("ok"))
-    recorder, ended = await told(agent)
-    said = [line.split(" not executed")[0] for line in lines(recorder.events, "pi")]
-    place = said.index("tool_execution_start A")
-    assert said[place : place + 4] == [
-        "tool_execution_start A", "tool_execution_end A", "tool_execution_start B", "tool_execution_end B",
-    ]  # fmt: skip
-    assert [event.executed for event in recorder.of("tool.ended")] == [False, False]
-    assert ended.status == "completed"
-
-
-@simulated
-async def test_difference_calls_that_share_an_id_run_one_after_the_other():
-    """What is said of one of them can't be taken for the other's; each has its own result."""
-    agent = pi_agent([call("X", "slow"), call("X", "quick")], say("ok"))
-    said, _ = await said_by(agent)
-    place = said.index("tool_execution_start X")
-    assert said[: place] == [*BEGIN, *user("hi"), *calling("X", "X")]  # fmt: skip
-    assert said[place : place + 8] == [
-        "tool_execution_start X", "tool_execution_end X slow done", *result("X", "slow done"),
-        "tool_execution_start X", "tool_execution_end X fast done", *result("X", "fast done"),
-    ]  # fmt: skip
-
-
-# ---- the face ----
-
-
-@simulated
-async def test_difference_state_is_read_only():
-    """Nothing of the state can be assigned, and the conversation can't be added to from a tool."""
-    agent = pi_agent(say("ok"))
-    for name in ("messages", "model", "tools", "system_prompt"):
-        with pytest.raises(AttributeError):
-            setattr(agent.state, name, None)
-    with pytest.raises(AttributeError):
-        agent.messages.append("injected")
-
-
-@simulated
-async def test_difference_a_configuration_takes_effect_at_the_next_turn():
-    """What is configured in a run is used by its next turn."""
-    other = ScriptedModel([say("other")])
-    agent = pi_agent([call("A", "quick")], say("no"))
-    on(agent, "tool.started", lambda: agent.configure(model=other))
-    assert (await agent.prompt("hi")).final_text == "other"
-    assert requests(other) == [["user:hi", "assistant:", "tool:A"]]
-
-
-@simulated
-async def test_difference_a_refusal_has_a_type_and_a_code():
-    """A busy agent says so with an error that a program can tell from others."""
-    agent = pi_agent(say("ok"))
-    run = agent.prompt("hi")
-    with pytest.raises(AgentBusyError) as error:
-        agent.prompt("more")
-    assert error.value.code == "AGENT_BUSY"
-    await run
-
-
-@pytest.mark.parametrize("message", [[], ["a", "b"]], ids=["none", "several"])
-@simulated
-async def test_difference_a_prompt_is_one_message(message: Any):
-    """A list is refused, and nothing has changed."""
-    agent = pi_agent(say("ok"))
-    with pytest.raises(TypeError):
-        agent.prompt(message)
-    assert (len(agent.messages), agent.is_running) == (0, False)
-
-
-@simulated
-async def test_difference_streaming_is_not_running():
-    """Between answers nothing streams, though a run is going."""
-    agent, seen = pi_agent([call("A", "quick")], say("ok")), []
-    on(agent, "tool.started", lambda: seen.append((agent.state.is_running, agent.state.is_streaming)))
-    recorder = heard(agent)
-    await agent.prompt("hi")
-    assert seen == [(True, False)]
-    assert check(recorder.events) == []

@@ -266,10 +266,14 @@ class Bench:
         self.to_request()
         self.respond(*calls)
 
+    def finish(self) -> None:
+        """Go on until `run.finished` was said, when nothing is owed, queued or going."""
+        while self.state.live.result is None:
+            self.advance()
+
     def end(self) -> None:
         """From a completed turn to idle, when nothing is owed or queued."""
-        self.advance()
-        self.advance()
+        self.finish()
         self.put(Settled())
 
 

@@ -276,9 +276,10 @@ class TestDecideFirst:
             bench.steer()
         assert bench.put(Close()) == bench.put(Cancel()) == bench.put(WaitForIdle()) == []
 
-    def test_allows_says_what_the_phase_decides(self) -> None:
-        """`allows` answers before anything is tried."""
+    def test_a_refusal_can_be_asked_for(self) -> None:
+        """`refusal` gives the error of the phase before anything is tried, and None where the phase allows it."""
         bench = Bench()
-        assert (bench.core.allows(Command.PROMPT), bench.core.allows(Command.CANCEL)) == (True, True)
+        assert bench.core.refusal(Command.PROMPT) is None
         bench.prompt()
-        assert (bench.core.allows(Command.PROMPT), bench.core.allows(Command.CANCEL)) == (False, True)
+        assert isinstance(bench.core.refusal(Command.PROMPT), AgentBusyError)
+        assert bench.core.refusal(Command.CANCEL) is None

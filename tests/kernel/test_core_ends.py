@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from kernel.core import Core
 from kernel.effects import (
     AbandonListeners,
@@ -11,19 +13,23 @@ from kernel.effects import (
     StartTimer,
     StopTimer,
 )
+from kernel.errors import AgentBusyError
 from kernel.events import RunFinished
 from kernel.inputs import (
     CallPrepared,
     Cancel,
     FollowUp,
+    ModelPart,
+    Prompt,
     QueuedItem,
     ResponseFailed,
     Settled,
+    Steer,
     TimerDue,
     ToolSettled,
     ToolUpdate,
 )
-from kernel.messages import Text, TextDelta, UserMessage
+from kernel.messages import Text, TextDelta, Usage, UserMessage
 from kernel.testing import call
 from statechart import Leaf
 from tests.kernel.helpers import Act, Bench, failure
@@ -55,7 +61,7 @@ class TestCancel:
         bench.advance()
         assert bench.state.leaf is Leaf.CANCELLING
         bench.put(ResponseFailed(work, failure("cancelled")))
-        bench.advance()
+        bench.finish()
         assert (bench.last(RunFinished).status, bench.last(RunFinished).result.reason) == ("cancelled", "enough")
 
     def test_grace_abandons_what_is_left(self) -> None:
@@ -67,6 +73,7 @@ class TestCancel:
         effects = bench.put(TimerDue(bench.last(StartTimer).timer))
         assert AbandonWork((work,)) in effects
         assert AbandonListeners() in effects
+        bench.finish()
         assert bench.last(RunFinished).status == "cancelled"
 
     def test_a_second_grace_never_starts(self) -> None:
@@ -84,8 +91,7 @@ class TestCancel:
         bench.prompt()
         bench.to_request()
         bench.respond(TextDelta("a"))
-        bench.advance()
-        bench.advance()
+        bench.finish()
         (timer,) = bench.put(Cancel())
         assert bench.put(TimerDue(timer.timer)) == [AbandonListeners()]
         assert bench.put(Settled())[-1].result.status == "completed"
@@ -98,7 +104,7 @@ class TestCancel:
         bench.put(ResponseFailed(work, failure(retryable=True), 0.5))
         backoff = bench.last(StartTimer)
         assert StopTimer(backoff.timer) in bench.put(Cancel())
-        bench.advance()
+        bench.finish()
         assert bench.types()[-3:] == ["retry.ended", "turn.ended", "run.finished"]
         assert bench.put(TimerDue(backoff.timer)) == []
 
@@ -115,13 +121,25 @@ class TestCancel:
         work = bench.work
         bench.put(Cancel())
         bench.put(settled(work, "c2", "stopped", is_error=True, ended="cancelled"))
-        bench.advance()
+        bench.finish()
         results = bench.last(RunFinished).result.messages[2:]
         assert [(message.call_id, message.text, message.executed) for message in results] == [
             ("c1", "kept", True),
             ("c2", "stopped", True),
             ("c3", "not executed: the run ended before this call could run", False),
         ]
+
+    def test_what_a_cut_response_used_is_counted(self) -> None:
+        """The usage of a response that was cut counts for the run; its message keeps it."""
+        bench = Bench()
+        bench.prompt()
+        work = bench.to_request()
+        bench.put(ModelPart(work, TextDelta("par")))
+        bench.put(ModelPart(work, Usage(10, 1)))
+        bench.put(Cancel())
+        bench.put(ResponseFailed(work, failure("cancelled")))
+        bench.finish()
+        assert (bench.last(RunFinished).result.usage, bench.last(RunFinished).result.partial.usage) == (Usage(10, 1),) * 2
 
 
 class TestReplay:
@@ -144,8 +162,7 @@ class TestReplay:
         bench.put(FollowUp(QueuedItem(1001, UserMessage("then"))))
         bench.put(Cancel("enough"))
         bench.put(ResponseFailed(bench.work, failure("cancelled")))
-        bench.advance()
-        bench.put(Settled())
+        bench.end()
 
     def test_the_same_inputs_give_the_same_effects(self) -> None:
         """Two cores that receive the same inputs ask for the same things, in the same order."""
@@ -163,6 +180,17 @@ class TestReplay:
         assert core.state.transcript.messages == bench.state.transcript.messages
         assert core.state.queued == bench.state.queued == ((), (UserMessage("then"),))
         assert (core.state.leaf, core.state.numbers) == (bench.state.leaf, bench.state.numbers)
+
+    def test_what_was_taken_is_recorded(self) -> None:
+        """`record` is handed each input that was taken, in order, and none that was refused."""
+        taken: list[Any] = []
+        core = Core(*Bench().arguments, record=taken.append)
+        prompt, steer = Prompt("r1", UserMessage("Hi")), Steer(QueuedItem(1, UserMessage("left")))
+        core.receive(prompt)
+        with pytest.raises(AgentBusyError):
+            core.receive(Prompt("r2", UserMessage("again")))
+        core.receive(steer)
+        assert taken == [prompt, steer]
 
     def test_replay_stops_at_any_input(self) -> None:
         """Every prefix of the inputs gives the state that was there then."""

@@ -7,7 +7,7 @@ import pytest
 
 from kernel import Agent, AgentBusyError, Finished, Hooks, KernelConfig, ModelError
 from kernel.messages import TextDelta
-from kernel.testing import ScriptedModel, call, collect
+from kernel.testing import ScriptedModel, SimulatedLoop, call, collect
 from tests.kernel.helpers import Act, Stage, play, said, ticks, turns
 
 THREE_TURNS = (["one", call("c1", "act")], ["two", call("c2", "act"), call("c3", "act")], ["done"])
@@ -109,14 +109,15 @@ class TestG6Steering:
         assert [said(event.dropped) for event in stage.heard.of("queue.changed")] == [[], [("user", "then")]]
 
 
-def called_around_a_cancel(place: int) -> tuple[list[str], list[str]]:
-    """What of the user's was called until a cancel at the event number *place*, and what until the end."""
+def watched() -> tuple[Stage, list[str]]:
+    """A stage on which all of the user's that can be called is, and the names of what was."""
     called: list[str] = []
 
     def note(name: str) -> Any:
-        def noted(*arguments: Any) -> Any:
+        async def noted(*arguments: Any) -> Any:
             called.append(name)
-            return arguments[0] if name == "context" else None
+            await ticks(2)
+            return {"context": arguments[0], "summary": "short", "stop": False}.get(name)
 
         return noted
 
@@ -131,8 +132,15 @@ def called_around_a_cancel(place: int) -> tuple[list[str], list[str]]:
         after_tool_result=note("after"),
         should_stop_after_turn=note("stop"),
     )
-    script = ScriptedModel(THREE_TURNS)
-    stage = Stage(model, model, model, hooks=hooks, tools=[Act(body=note("tool"))])
+    script = ScriptedModel([[ModelError("full", overflow=True)], *THREE_TURNS])
+    compactor = type("Summary", (), {"summarize": staticmethod(note("summary"))})()
+    tools = [Act(body=note("tool"))]
+    return Stage(*[model] * 4, hooks=hooks, tools=tools, messages=turns(3), compactor=compactor), called
+
+
+def called_around_a_cancel(place: int) -> tuple[list[str], list[str]]:
+    """What of the user's was called until a cancel at the event number *place*, and what until the end."""
+    stage, called = watched()
     until: list[list[str]] = []
 
     def cancel(event: Any) -> None:
@@ -171,6 +179,29 @@ class TestG7NothingStarts:
             stage.agent.subscribe(cancel)
             play(stage.run())
             assert not at_cancel or at_cancel == [len(called) + len(stage.model.requests)], place
+
+    def test_a_cancel_between_any_two_steps_of_the_loop(self) -> None:
+        """Wherever in the loop's own order the cancel comes, nothing begins after it and the run ends well."""
+        kinds = ("model", "context", "before", "tool", "after", "stop", "summary")
+        seen: set[str] = set()
+        for place in range(200):
+            stage, called = watched()
+            loop = SimulatedLoop()
+            with loop.active():
+                run = stage.agent.prompt("Hi")
+                for _ in range(place):
+                    loop.step()
+                before = list(called)
+                cancelled = stage.agent.cancel()
+                loop.drain()
+            assert (run.result and run.result.status) == ("cancelled" if cancelled else "completed")
+            assert not cancelled or before == called, place
+            stage.keeps_its_word()
+            assert (loop.shutdown(), loop.exceptions) == ([], [])
+            seen.update(before)
+            if not cancelled:
+                break
+        assert seen == set(kinds)
 
     def test_who_cancelled_decides_and_not_the_text(self) -> None:
         """A model that says it was cancelled, while nobody did, has failed (SIG-9, STE-8)."""

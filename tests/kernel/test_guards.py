@@ -25,7 +25,7 @@ from kernel.inputs import (
 )
 from kernel.messages import AssistantMessage, StopReason, SummaryMessage, Text, TextDelta, UserMessage
 from kernel.testing import call
-from statechart import Guard
+from statechart import Guard, Leaf
 from tests.kernel.helpers import Act, Bench, failure, turns
 
 HISTORY = turns(4)
@@ -128,6 +128,27 @@ def failed(code: str, event: str = "turn.started", run: str = "r1") -> Case:
     return opened(SubscriberFailure(run, event, 3, failure()), subscriber_failure=code)
 
 
+def settling(policy: str = "fail_run", *, cancel: bool = False, finished: bool = False) -> Case:
+    """A run that is about to end, and a listener that fails."""
+
+    def case() -> tuple[Bench, Any]:
+        bench = Bench(subscriber_failure=policy)
+        bench.prompt()
+        work = bench.to_request()
+        if cancel:
+            bench.put(Cancel())
+            bench.put(ResponseFailed(work, failure()))
+        else:
+            bench.respond()
+        while bench.state.leaf is not Leaf.SETTLING:
+            bench.advance()
+        if finished:
+            bench.finish()
+        return bench, SubscriberFailure("r1", "phase.changed", 3, failure())
+
+    return case
+
+
 def cancelled(*, close: bool = False, let_go: bool = False) -> Case:
     def case() -> tuple[Bench, Any]:
         bench = Bench()
@@ -217,6 +238,7 @@ YES: dict[Guard, list[Case]] = {
     Guard.COMPACTION_THRESHOLD: [compacting("threshold")],
     Guard.SUMMARY_SHRINKS: [compacting("manual")],
     Guard.FAILS_RUN: [failed("fail_run")],
+    Guard.UNDOES_OUTCOME: [settling()],
     Guard.UNWOUND: [cancelled(let_go=True)],
     Guard.CLOSE_WANTED: [cancelled(close=True)],
 }
@@ -270,6 +292,7 @@ NO: dict[Guard, list[Case]] = {
         failed("fail_run", run="r0"),
         lambda: (Bench(subscriber_failure="fail_run"), SubscriberFailure("r0", "turn.started", 3, failure())),
     ],
+    Guard.UNDOES_OUTCOME: [settling("record"), settling(cancel=True), settling(finished=True), failed("fail_run"), still()],
     Guard.UNWOUND: [cancelled()],
     Guard.CLOSE_WANTED: [cancelled()],
 }

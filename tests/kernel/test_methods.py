@@ -198,6 +198,7 @@ PLACES: dict[str, tuple[Leaf, Drive]] = {
     "retry": (Leaf.RETRY, running([ModelError("busy", retryable=True)])),
     "cancelling": (Leaf.CANCELLING, running([deaf], cancelled=True)),
     "cancelling, queued": (Leaf.CANCELLING, with_queue(running([deaf], cancelled=True), *BOTH)),
+    "settling, decided": (Leaf.SETTLING, held("phase.changed", "settling")),
     "settling": (Leaf.SETTLING, held("run.finished")),
     "closed": (Leaf.CLOSED, closed),
 }

@@ -85,6 +85,8 @@ class TestIterating:
                     timeouts += 1
                     if timeouts == 3:
                         stage.gates.open("go")
+                except StopAsyncIteration:
+                    break
             await ticks(1)
             return events
 

@@ -14,7 +14,8 @@ from kernel.guards import GUARDS
 from kernel.state import CoreState
 from statechart import Ask, Command, Leaf, Phase, Refuse, Step, decisions
 from tests.kernel.stateful.listeners import WorldListener
-from tests.kernel.stateful.world import SITUATIONS, RunStory, World, WorldTool
+from tests.kernel.stateful.ports import WorldTool
+from tests.kernel.stateful.world import SITUATIONS, RunStory, World
 
 ERRORS: Final = {
     kind.code: kind
@@ -30,11 +31,14 @@ BAD: Final = (
 
 @define(eq=False)
 class Item:
-    """A queued message, and after how many resets it was queued."""
+    """A queued message: after how many resets and runs it was queued, where the agent was, and whether it was taken out."""
 
     receipt: Receipt
     queue: str
     resets: int
+    runs: int
+    leaf: Leaf
+    taken: bool = False
 
 
 @frozen
@@ -53,8 +57,9 @@ def core_of(agent: Agent) -> CoreState:
 class Commands:
     """Gives commands, checks the answers, and remembers what was accepted."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, patient: bool) -> None:
         self.world = world
+        self.patient = patient
         self.items: list[Item] = []
         self.listeners: list[WorldListener] = []
         self.kept: list[Kept] = []
@@ -125,7 +130,7 @@ class Commands:
     def prompt(self, kind: int = 0) -> None:
         """Start a run."""
         message = self._message(kind)
-        self._begin(Command.PROMPT, lambda: self.world.agent.prompt(message))
+        self._begin(Command.PROMPT, lambda: self.world.agent.prompt(message), text=f"m{self.said}")
 
     def continue_(self) -> None:
         """Go on."""
@@ -135,11 +140,11 @@ class Commands:
         """Compact by hand."""
         self._begin(Command.COMPACT, self.world.agent.compact)
 
-    def _begin(self, command: Command, call: Callable[[], Run]) -> None:
+    def _begin(self, command: Command, call: Callable[[], Run], text: str | None = None) -> None:
         accepted, run = self.give(command, call)
         if accepted:
             world = self.world
-            story = RunStory(run, world.loop.time(), str(command), len(self.prompts) - 1)
+            story = RunStory(run, world.loop.time(), str(command), text, len(self.prompts) - 1)
             world.runs.append(story)
             story.waiters = [world.loop.create_task(self._wait(story), name=f"a test's wait {n}") for n in range(2)]
             if (mode := world.tape.take(4)) != 1:
@@ -149,6 +154,9 @@ class Commands:
         result = await story.run
         if story.ended is None:
             story.ended = self.world.loop.time()
+            hurried = result.status in ("cancelled", "failed") or story.told_to_settle is not None
+            if self.patient and self.world.listening[story.run.id] and not hurried:
+                self.world.note(f"run {story.run.id} has settled, and a listener of its events has not")
         return result
 
     async def _read(self, story: RunStory, mode: int) -> None:
@@ -220,7 +228,8 @@ class Commands:
 
     def _keep(self, queue: str, accepted: bool, receipt: Receipt) -> None:
         if accepted:
-            self.items.append(Item(receipt, queue, self.resets))
+            leaf = core_of(self.world.agent).leaf
+            self.items.append(Item(receipt, queue, self.resets, len(self.world.runs), leaf))
             if receipt.status != "queued":
                 self.world.note(f"a new receipt is {receipt.status}")
 
@@ -228,19 +237,26 @@ class Commands:
         """Take one of all messages that were ever queued out again."""
         if not self.items:
             return
-        receipt = self.items[-1 - which % len(self.items)].receipt
-        status = receipt.status
+        item = self.items[-1 - which % len(self.items)]
+        receipt, status = item.receipt, item.receipt.status
         accepted, answer = self.give(Command.UNQUEUE, lambda: self.world.agent.unqueue(receipt))
         right = (receipt.message, "dropped") if status == "queued" else (None, status)
+        item.taken = item.taken or (accepted and status == "queued")
         if accepted and (answer, receipt.status) != right:
             self.world.note(f"unqueue of what was {status} answered {answer}, and it is {receipt.status}")
 
     def clear_queues(self) -> None:
         """Take all out."""
-        waiting = self.world.agent.queued
+        waiting, items = self.world.agent.queued, self.queued_items()
         accepted, answer = self.give(Command.CLEAR_QUEUES, self.world.agent.clear_queues)
-        if accepted and (answer != waiting or any(self.queued_items())):
-            self.world.note(f"clear_queues returned {answer} of {waiting}")
+        if accepted:
+            self._taken(items)
+            if answer != waiting or self.queued_items():
+                self.world.note(f"clear_queues returned {answer} of {waiting}")
+
+    def _taken(self, items: list[Item]) -> None:
+        for item in items:
+            item.taken = True
 
     def queued_items(self) -> list[Item]:
         """Those whose receipts say that they wait."""
@@ -250,12 +266,14 @@ class Commands:
 
     def reset(self) -> None:
         """Forget the conversation."""
+        items = self.queued_items()
         accepted, _ = self.give(Command.RESET, self.world.agent.reset)
         if accepted:
+            self._taken(items)
             self.resets += 1
             self.forgotten, self.history = len(self.world.recorder.events), 0
             state = self.world.agent.state
-            if state.messages or state.archive or any(self.queued_items()) or state.subscriber_error_count:
+            if state.messages or state.archive or self.queued_items() or state.subscriber_error_count:
                 self.world.note("reset() left something")
 
     def configure(self, what: int) -> None:
@@ -310,4 +328,3 @@ class Commands:
                 self.world.note(f"a bad {which} changed something")
         else:
             self.world.note(f"a bad {which} was taken")
-

@@ -11,9 +11,11 @@ from tests.kernel.stateful.world import SITUATIONS, World
 KINDS: Final = ("quiet", "raises", "acts", "slow", "raises_later", "waits", "hangs", "deaf", "acts_later")
 EVENTS: Final = (
     "run.started", "turn.started", "message.accepted", "message.started", "message.updated", "message.ended",
-    "tool.started", "tool.ended", "turn.ended", "phase.changed", "retry.scheduled", "retry.ended", "compaction.started",
-    "compaction.ended", "queue.changed", "-> steering", "-> follow_up", "-> retry", "-> cancelling", "-> settling", "subscriber.failed", "hook.failed", "update.discarded", "run.finished",
+    "tool.started", "tool.ended", "turn.ended", "retry.scheduled", "retry.ended", "compaction.started",
+    "compaction.ended", "queue.changed", "subscriber.failed", "hook.failed", "update.discarded", "run.finished",
+    "-> turn", "-> steering", "-> follow_up", "-> retry", "-> compaction", "-> cancelling", "-> settling",
 )  # fmt: skip
+"""What a listener may wait for: the type of an event, or the phase to which one tells that the agent has moved."""
 DEEDS: Final = (
     "cancel", "steer", "follow_up", "prompt", "subscribe", "unsubscribe", "continue_", "compact", "reset", "configure",
     "unqueue", "clear_queues", "snapshot", "aclose", "await run", "wait_for_idle",
@@ -60,6 +62,13 @@ class WorldListener:
             self.world.act(self.deed)
 
     async def _later(self, event: Event) -> None:
+        self.world.listening[event.run_id] += 1
+        try:
+            await self._go_on()
+        finally:
+            self.world.listening[event.run_id] -= 1
+
+    async def _go_on(self) -> None:
         match self.kind:
             case "slow":
                 await self.world.sleep(1)

@@ -12,8 +12,10 @@ from kernel.testing import SimulatedLoop
 from statechart import Leaf
 from tests.kernel.stateful.commands import BAD, Commands, core_of
 from tests.kernel.stateful.listeners import DEEDS, EVENTS, KINDS
-from tests.kernel.stateful.promises import Promises, enters
-from tests.kernel.stateful.world import SITUATIONS, World, WorldModel, WorldTool
+from tests.kernel.stateful.ports import WorldModel, WorldTool
+from tests.kernel.stateful.promises import Promises
+from tests.kernel.stateful.runs import enters
+from tests.kernel.stateful.world import SITUATIONS, World
 
 MAX_STEPS: Final = 20_000
 """Steps of one example. The longest take some thousand."""
@@ -24,7 +26,8 @@ KIND: Final = st.integers(0, 2)
 SURE: Final = st.sampled_from((False, False, False, True))
 """For what would end most examples early if it came as often as the rest."""
 TIMES: Final = st.integers(1, 3)
-CATCH: Final = st.sampled_from(("acts", "acts_later", "raises", "slow"))
+DEED: Final = st.sampled_from(("cancel", "cancel", "cancel", *DEEDS))
+CATCH: Final = st.sampled_from(("acts", "acts", "acts", "acts_later", "raises", "slow"))
 AT: Final = st.sampled_from(("*", *EVENTS))
 BUSY: Final = tuple(leaf for leaf in Leaf if leaf not in (Leaf.IDLE, Leaf.CLOSED))
 PASSED: Final = (Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.SETTLING)
@@ -32,9 +35,11 @@ PASSED: Final = (Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.SETTLING)
 WISHES: Final = {
     Leaf.RETRY: "busy", Leaf.TOOLS: "call", Leaf.COMPACTION: "overflow", Leaf.STEERING: "say", Leaf.FOLLOW_UP: "say",
     "retry.scheduled": "busy", "retry.ended": "busy", "-> retry": "busy", "tool.started": "call", "tool.ended": "call",
-    "compaction.started": "overflow", "compaction.ended": "overflow", "turn.ended": "say", "-> follow_up": "say",
+    "compaction.started": "overflow", "compaction.ended": "overflow", "-> compaction": "overflow", "turn.ended": "say",
+    "-> follow_up": "say",
 }  # fmt: skip
 """What the next response must be for a run to come to a place, or to an event."""
+WISH: Final = st.sampled_from((None, "call", "say", "busy"))
 HOOKS: Final = (
     "transform_context", "convert_to_llm", "before_tool_call", "after_tool_result", "should_stop_after_turn"
 )  # fmt: skip
@@ -104,7 +109,10 @@ class AgentMachine(RuleBasedStateMachine):
         left = list(reversed(order))
         choose = (lambda count: left.pop() % count if left else 0) if self.shuffled else None
         self.loop = SimulatedLoop(choose=choose, max_steps=MAX_STEPS)
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.loop.set_task_factory(self._task)
         world = World(self.loop)
+        world.sequential = "tool_execution" in config
         with self.loop.active():
             world.agent = Agent(
                 WorldModel(world, window),
@@ -114,12 +122,18 @@ class AgentMachine(RuleBasedStateMachine):
                 config=KernelConfig(**config),
                 compactor=world,
             )
-            self.commands = Commands(world)
+            self.commands = Commands(world, patient=config.get("subscribers") != "observe")
             world.agent.subscribe(SeeingRecorder(world))
         self.promises = Promises(world, self.commands, KernelConfig(**config))
         self.world = world
         for _ in range(turns):
-            self.converse(0, b"")
+            self.converse(0, None, b"")
+
+    def _task(self, loop: Any, body: Any, **options: Any) -> "asyncio.Task[Any]":
+        """A task, remembered in the order in which tasks are made: a set of them has no order that comes again."""
+        task = asyncio.Task(body, loop=loop, **options)
+        self.tasks.append(task)
+        return task
 
     # ---- time ----
 
@@ -173,13 +187,15 @@ class AgentMachine(RuleBasedStateMachine):
             self.commands.prompt(kind)
         self.go(then)
 
-    @rule(kind=KIND, tape=TAPE)
-    def converse(self, kind: int, tape: bytes) -> None:
+    @rule(kind=KIND, wish=WISH, tape=TAPE)
+    def converse(self, kind: int, wish: str | None, tape: bytes) -> None:
         """A whole run."""
+        assert self.world is not None
+        self.world.wish = wish
         self.prompt(kind, tape, 0)
         self.settle(b"")
 
-    @rule(where=st.sampled_from(BUSY), kind=CATCH, deed=st.sampled_from(DEEDS), tape=TAPE, then=THEN)
+    @rule(where=st.sampled_from((*BUSY, *PASSED)), kind=CATCH, deed=DEED, tape=TAPE, then=THEN)
     def interrupt(self, where: Leaf, kind: str, deed: str, tape: bytes, then: int) -> None:
         """Let a run come to a certain place, if it ever does, and do something there."""
         assert self.world is not None
@@ -199,10 +215,8 @@ class AgentMachine(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(KINDS), at=AT, deed=st.sampled_from(DEEDS), tape=TAPE)
     def ambush(self, kind: str, at: str, deed: str, tape: bytes) -> None:
         """A whole run with a listener that waits for it."""
-        assert self.world is not None
-        self.world.wish = WISHES.get(at)
         self.subscribe(kind, at, deed, 1)
-        self.converse(0, tape)
+        self.converse(0, WISHES.get(at), tape)
 
     @rule(tape=TAPE, then=THEN)
     def continue_(self, tape: bytes, then: int) -> None:
@@ -295,7 +309,7 @@ class AgentMachine(RuleBasedStateMachine):
     def kill(self, sure: bool, which: int, then: int) -> None:
         """A task of the kernel's is cancelled from outside: the run may end by that, but it ends."""
         assert self.world is not None
-        tasks = [task for task in self.loop.unfinished() if task.get_name().startswith("kernel")]
+        tasks = [task for task in self.tasks if not task.done() and task.get_name().startswith("kernel")]
         if sure and tasks:
             self.world.runs[-1].killed = True
             tasks[which % len(tasks)].cancel()

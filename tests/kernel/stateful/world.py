@@ -9,7 +9,7 @@ for the callable's own failure. It is noted in `problems`, and an invariant rais
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from attrs import define, field, frozen
@@ -19,21 +19,12 @@ from kernel import (
     AssistantMessage,
     Block,
     CustomMessage,
-    Finished,
     Message,
-    ModelError,
     ModelRequest,
     Phase,
-    ReasoningDelta,
-    ReentrancyError,
     Run,
-    StopReason,
-    TextDelta,
     ToolCall,
-    ToolCallDelta,
     ToolMessage,
-    ToolResult,
-    Usage,
     UserMessage,
 )
 from kernel.testing import Recorder, SimulatedLoop
@@ -60,6 +51,7 @@ class RunStory:
     run: Run
     began: float
     by: str
+    text: str | None
     prompts: int
     ended: float | None = None
     cancelled: float | None = None
@@ -96,6 +88,10 @@ class World:
         self.asked_at = 0
         self.bodies: list[Body] = []
         self.keys: dict[str, str] = {}
+        self.last_holders: dict[str, int] = {}
+        self.running: list[str] = []
+        self.sequential = False
+        self.listening: Counter[str] = Counter()
         self.terminated: set[str] = set()
         self.timers = 0
         self.hanging = 0
@@ -188,9 +184,7 @@ class World:
     def convert_to_llm(self, messages: Sequence[Message]) -> Any:
         """The hook: custom messages become a user's."""
         self.begin("convert_to_llm", Phase.TURN)
-        return self._answer(
-            [UserMessage(m.kind) if isinstance(m, CustomMessage) else m for m in messages], "no messages"
-        )
+        return self._answer([UserMessage(m.kind) if isinstance(m, CustomMessage) else m for m in messages], "no messages")
 
     def before_tool_call(self, call: ToolCall, arguments: dict[str, Any]) -> Any:
         """The hook. What it does to its copy of the arguments concerns nobody."""
@@ -263,215 +257,3 @@ def faults_of(messages: Sequence[Message]) -> list[str]:
         elif isinstance(message, CustomMessage):
             faults.append("a custom message")
     return [*faults, *(f"no result of {call}" for call in owed)]
-
-
-# ---- the model ----
-
-
-class WorldModel:
-    """A model that says what the tape says."""
-
-    def __init__(self, world: World, context_window: int | None) -> None:
-        self._world = world
-        self.context_window = context_window
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
-        """A response."""
-        self._world.asked(request)
-        return self._play(request)
-
-    async def _play(self, request: ModelRequest) -> AsyncIterator[Any]:
-        world = self._world
-        wish, world.wish = world.wish, None
-        if wish in ("busy", "overflow"):
-            raise ModelError(wish, retryable=wish == "busy", overflow=wish == "overflow")
-        if wish == "say":
-            yield TextDelta("ok")
-            yield Finished()
-            return
-        if wish == "call":
-            yield self._call("plain")
-        for _ in range((1, 2, 0, 3, 4)[world.tape.take(5)]):
-            roll = world.tape.take(64)
-            await world.sleep((0, 0, 1, 3)[roll // 16])
-            for part in self._piece(roll % 16):
-                yield part
-        if self.context_window is not None:
-            yield Usage(30 * len(request.messages), 1)
-        roll = world.tape.take(30)
-        stop = await self._end(roll)
-        if roll == 13:
-            yield "what is this?"
-        elif roll != 12:
-            yield Finished(stop)
-
-    def _piece(self, kind: int) -> list[Any]:
-        match kind:
-            case 1 | 2 | 3:
-                return [self._call(("plain", "plain", "ordered", "writer", "timed")[self._world.tape.take(5)])]
-            case 4:
-                name = ("plain", "writer")[self._world.tape.take(2)]
-                return self._streamed(name, ('{"n": 1', ', "path": "a"}'))
-            case 5:
-                return [ReasoningDelta("hm"), ReasoningDelta("", "signed")]
-            case 6:
-                return [self._call("unknown")]
-            case 7:
-                return [ToolCall(self._id(), "plain", {"n": "one"})]
-            case 8:
-                return self._streamed("plain", ('{"n": 1',))
-            case 9:
-                return [Usage(200, 1)]
-            case 10:
-                return [TextDelta("")]
-            case 11 | 12:
-                self._world.act(("cancel", "steer", "follow_up", "configure")[self._world.tape.take(4)])
-                return [TextDelta("acted ")]
-            case 13:
-                twice = self._call("ordered")  # one after the other, so that it is clear whose result is whose
-                return [twice, twice]
-            case _:
-                return [TextDelta("ok "), TextDelta("ok ")]
-
-    def _id(self) -> str:
-        self._world.calls += 1
-        return f"c{self._world.calls}"
-
-    def _call(self, name: str) -> ToolCall:
-        return ToolCall(self._id(), name, {"n": 1, "path": "ab"[self._world.calls % 3 == 0]})
-
-    def _streamed(self, name: str, pieces: tuple[str, ...]) -> list[ToolCallDelta]:
-        id = self._id()
-        first = ToolCallDelta(self._world.calls, id, name)
-        return [first, *(ToolCallDelta(self._world.calls, arguments=piece) for piece in pieces)]
-
-    async def _end(self, roll: int) -> StopReason | None:
-        match roll:
-            case 1 | 2 | 3:
-                raise ModelError("busy", retryable=True)
-            case 4:
-                raise ModelError("busy", retryable=True, retry_after=7.0)
-            case 5:
-                raise ModelError("bad key")
-            case 6:
-                raise ValueError("")
-            case 7 | 8:
-                raise ModelError("too long", overflow=True)
-            case 9:
-                await self._world.hang()
-            case 10:
-                await self._world.ignore_cancel()
-            case 11:
-                raise asyncio.CancelledError
-            case 14:
-                return StopReason.LENGTH
-            case 15:
-                return StopReason.ERROR
-        return None
-
-
-# ---- the tools ----
-
-
-class WorldTool:
-    """A tool that does what the tape says."""
-
-    description = "does something"
-    parameters: Final = {"type": "object"}
-
-    def __init__(self, world: World, name: str) -> None:
-        self._world = world
-        self.name = name
-        self.mode = "sequential" if name == "ordered" else "parallel"
-        self.timeout = 2.0 if name == "timed" else None
-
-    def resources(self, arguments: dict[str, Any]) -> Sequence[str]:
-        """A writer holds its path."""
-        return (arguments["path"],) if self.name == "writer" else ()
-
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """n must be a number."""
-        if not isinstance(arguments.get("n"), int) or "spoiled" in arguments:
-            raise ValueError(f"n must be an int, not {arguments}")
-        return arguments
-
-    def execute(self, arguments: dict[str, Any], context: Any) -> Awaitable[Any]:
-        """The body begins at once, and goes on when it is awaited."""
-        world = self._world
-        world.begin(f"the body of {context.call_id}", Phase.TURN, context.run_id)
-        world.bodies.append(Body(context.run_id, context.call_id))
-        key = arguments["path"] if self.name == "writer" else None
-        arguments["spoiled"] = True
-        return self._hold(key, context) if key is not None else self._body(context)
-
-    async def _hold(self, key: str, context: Any) -> Any:
-        world = self._world
-        if key in world.keys:
-            world.note(f"{context.call_id} and {world.keys[key]} hold {key} at the same time")
-        world.keys[key] = context.call_id
-        try:
-            return await self._body(context)
-        finally:
-            del world.keys[key]
-
-    async def _body(self, context: Any) -> Any:
-        world = self._world
-        how = world.tape.take(18)
-        match how:
-            case 1:
-                raise ValueError("the tool broke")
-            case 2 | 3:
-                await world.sleep(how - 1)
-            case 4:
-                context.update("half")
-                await world.sleep(1)
-                context.update("almost")
-            case 5:
-                await world.hang()
-            case 6 | 7:
-                await world.ignore_cancel()
-                context.update("late")
-            case 8:
-                world.terminated.add(context.call_id)
-                return ToolResult("the end", terminate=True)
-            case 9:
-                return object()
-            case 10:
-                world.act("cancel")
-                await world.sleep(1)
-            case 11 | 12:
-                world.act(("steer", "follow_up", "configure", "clear_queues")[world.tape.take(4)])
-            case 13 | 14:
-                self._update_later(context)
-            case 15:
-                raise asyncio.CancelledError
-            case 16:
-                await self._wait_for_run()
-            case 17:
-                return await self._stubborn()
-        return "done"
-
-    def _update_later(self, context: Any) -> None:
-        world = self._world
-
-        def update() -> None:
-            world.timers -= 1
-            context.update("too late")
-
-        world.timers += 1
-        world.loop.call_later(1 + world.tape.take(2), update)
-
-    async def _wait_for_run(self) -> None:
-        try:
-            await self._world.runs[-1].run
-        except ReentrancyError:
-            return
-        self._world.note("a tool could wait for its own run")
-
-    async def _stubborn(self) -> str:
-        """Not to be cancelled once, but soon done."""
-        try:
-            await self._world.hang()
-        except asyncio.CancelledError:
-            await self._world.sleep(0.5)
-        return "done all the same"

@@ -1,0 +1,435 @@
+"""Wrong arguments and wrong places: a clear error that names the argument, before anything has changed."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kernel import (
+    Agent,
+    AgentClosedError,
+    AssistantMessage,
+    CompactionPolicy,
+    CustomMessage,
+    Hooks,
+    KernelConfig,
+    RetryPolicy,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    WrongLoopError,
+)
+from kernel.messages import Reasoning, SummaryMessage, Usage
+from kernel.testing import ScriptedModel, SimulatedLoop, call
+from tests.kernel.helpers import Act, Stage, play, ticks, turns
+
+
+class NoStream:
+    pass
+
+
+class WindowOf:
+    def __init__(self, window: Any) -> None:
+        self.context_window = window
+
+    def stream(self, request: Any) -> Any:
+        raise NotImplementedError
+
+
+MODELS: dict[str, Any] = {
+    "none": None,
+    "text": "gpt",
+    "no stream": NoStream(),
+    "a class": ScriptedModel,
+    "a window that is text": WindowOf("1000"),
+    "a window of nothing": WindowOf(0),
+    "a window that is a truth": WindowOf(True),
+}
+TOOLS: dict[str, Any] = {
+    "none": None,
+    "text": "act",
+    "one tool": Act(),
+    "a mapping": {"act": Act()},
+    "a function": [print],
+    "a class": [Act],
+    "two of one name": [Act(), Act()],
+    "an empty name": [Act("")],
+    "a name with a space": [Act("an act")],
+    "a name that is too long": [Act("a" * 65)],
+    "a name that is no text": [Act(5)],  # type: ignore[arg-type]
+    "a mode that is none": [Act(mode="both")],
+    "a timeout below zero": [Act(timeout=-1)],
+    "a timeout that is no number": [Act(timeout="1")],
+    "resources that can't be called": [Act(resources=["file"])],
+}
+MESSAGES: dict[str, Any] = {
+    "none": None,
+    "empty": "",
+    "blank": " \n\t",
+    "a number": 5,
+    "an answer": AssistantMessage("no"),
+    "blocks of nothing": UserMessage(""),
+    "a list": ["Hi"],
+}
+
+
+def wrong(argument: str) -> Any:
+    return pytest.raises((TypeError, ValueError), match=argument)
+
+
+def agent(**arguments: Any) -> Agent:
+    return Stage(**arguments).agent
+
+
+class TestConstruction:
+    @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+    def test_a_model(self, model: Any) -> None:
+        """What is no model is refused by name."""
+        with wrong(r"^model"):
+            Agent(model)
+
+    @pytest.mark.parametrize("tools", TOOLS.values(), ids=TOOLS)
+    def test_tools(self, tools: Any) -> None:
+        """What are no tools is refused by name."""
+        with wrong(r"^tools"):
+            agent(tools=tools)
+
+    @pytest.mark.parametrize(
+        ("argument", "value"),
+        [
+            ("system_prompt", None),
+            ("system_prompt", 5),
+            ("reasoning_effort", 5),
+            ("hooks", {}),
+            ("hooks", None),
+            ("config", {}),
+            ("config", None),
+            ("compactor", object()),
+            ("compactor", "short"),
+        ],
+    )
+    def test_other_arguments(self, argument: str, value: Any) -> None:
+        """Each argument of a wrong type is refused by name."""
+        with wrong(rf"^{argument}"):
+            Agent(ScriptedModel(), **{argument: value})
+
+    @pytest.mark.parametrize("name", ["transform_context", "convert_to_llm", "before_tool_call", "after_tool_result",
+                                      "should_stop_after_turn"])  # fmt: skip
+    def test_hooks(self, name: str) -> None:
+        """A hook that can't be called is refused by name."""
+        with wrong(name):
+            Hooks(**{name: "hook"})
+
+
+SECONDS = ("cancel_grace", "tool_timeout", "stream_idle_timeout", "run_deadline")
+COUNTS = ("max_turns", "queue_limit", "message_limit", "call_limit", "event_buffer")
+CHOICES = ("subscribers", "subscriber_failure", "steering_mode", "follow_up_mode", "tool_execution", "interrupted_message",
+           "failure_message")  # fmt: skip
+
+
+class TestConfig:
+    @pytest.mark.parametrize("value", [0, -1, 1.0, "1", True, [1]], ids=repr)
+    @pytest.mark.parametrize("name", COUNTS)
+    def test_counts(self, name: str, value: Any) -> None:
+        """A count is an int of at least 1."""
+        with wrong(name):
+            KernelConfig(**{name: value})
+
+    @pytest.mark.parametrize("value", [-1, -0.1, float("nan"), float("inf"), "1", True], ids=repr)
+    @pytest.mark.parametrize("name", SECONDS)
+    def test_seconds(self, name: str, value: Any) -> None:
+        """Seconds are a finite number that is not negative."""
+        with wrong(name):
+            KernelConfig(**{name: value})
+
+    @pytest.mark.parametrize("value", ["", "Await", None, 1, True], ids=repr)
+    @pytest.mark.parametrize("name", CHOICES)
+    def test_choices(self, name: str, value: Any) -> None:
+        """A policy is one of its words."""
+        with wrong(name):
+            KernelConfig(**{name: value})
+
+    @pytest.mark.parametrize(("name", "value"), [("retry", 3), ("retry", {}), ("compaction", True), ("compaction", "on")])
+    def test_policies(self, name: str, value: Any) -> None:
+        """A policy with numbers is its own value, or None."""
+        with wrong(name):
+            KernelConfig(**{name: value})
+
+    @pytest.mark.parametrize(
+        ("policy", "name", "value"),
+        [
+            (RetryPolicy, "max_attempts", 0),
+            (RetryPolicy, "max_attempts", 1.5),
+            (RetryPolicy, "base_delay", -1),
+            (RetryPolicy, "max_delay", float("inf")),
+            (CompactionPolicy, "reserve", -1),
+            (CompactionPolicy, "reserve", True),
+            (CompactionPolicy, "keep_turns", 0),
+            (CompactionPolicy, "window", 0),
+        ],
+    )
+    def test_numbers_of_policies(self, policy: Any, name: str, value: Any) -> None:
+        """The numbers of the policies are checked as well."""
+        with wrong(name):
+            policy(**{name: value})
+
+    @pytest.mark.parametrize("name", ["call_limit", "cancel_grace", "event_buffer"])
+    def test_what_must_be_there(self, name: str) -> None:
+        """The limits that keep the kernel bounded can't be switched off."""
+        with wrong(name):
+            KernelConfig(**{name: None})
+
+    def test_the_edges_are_allowed(self) -> None:
+        """The least of each is allowed."""
+        KernelConfig(**dict.fromkeys(COUNTS, 1), **dict.fromkeys(SECONDS, 0))
+        KernelConfig(max_turns=None, queue_limit=None, message_limit=None, retry=None, compaction=None)
+        CompactionPolicy(reserve=0, keep_turns=1, window=1), RetryPolicy(max_attempts=1, base_delay=0, max_delay=0)
+
+
+class TestCommands:
+    @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+    @pytest.mark.parametrize("method", ["prompt", "steer", "follow_up", "run_sync"])
+    def test_a_message(self, method: str, message: Any) -> None:
+        """What is no message is refused by name, and nothing begins."""
+        stage = Stage(["a"])
+
+        async def main() -> None:
+            before = stage.agent.state
+            with wrong("^message"):
+                getattr(stage.agent, method)(message)
+            assert (stage.agent.state, stage.heard.events) == (before, [])
+
+        if method == "run_sync":
+            with wrong("^message"):
+                stage.agent.run_sync(message)
+        else:
+            play(main())
+
+    def test_an_applications_message_may_be_anything(self) -> None:
+        """A custom message has no text that could be empty."""
+        stage = Stage(["a"])
+
+        async def main() -> None:
+            await stage.agent.prompt(CustomMessage("note", {"a": 1}))
+
+        play(main())
+        assert stage.agent.messages[0] == CustomMessage("note", {"a": 1})
+
+    @pytest.mark.parametrize("receipt", [None, 1, "left", UserMessage("left")], ids=repr)
+    def test_a_receipt(self, receipt: Any) -> None:
+        """What is no receipt is refused by name."""
+        with wrong("^receipt"):
+            agent().unqueue(receipt)
+
+    @pytest.mark.parametrize("listener", [None, "print", 5, [print]], ids=repr)
+    def test_a_listener(self, listener: Any) -> None:
+        """What can't be called can't listen."""
+        with wrong("^listener"):
+            agent().subscribe(listener)
+
+    @pytest.mark.parametrize("reason", [5, b"stop", ["stop"]], ids=repr)
+    def test_a_reason(self, reason: Any) -> None:
+        """A reason is a string; a wrong one cancels nothing, neither for the agent nor for the run."""
+        stage = Stage(["a"])
+
+        async def main() -> str:
+            run = stage.agent.prompt("Hi")
+            with wrong("^reason"):
+                stage.agent.cancel(reason)
+            assert stage.agent.phase == "turn"
+            return (await run).status
+
+        assert play(main()) == "completed"
+
+    @pytest.mark.xfail(strict=True, reason="Run.cancel does not check its reason")
+    def test_a_reason_of_a_run(self) -> None:
+        """`run.cancel` checks its reason as `agent.cancel` does."""
+        stage = Stage(["a"])
+
+        async def main() -> None:
+            run = stage.agent.prompt("Hi")
+            with wrong("^reason"):
+                run.cancel(5)  # type: ignore[arg-type]
+
+        play(main(), left=None)
+
+    @pytest.mark.parametrize(
+        ("argument", "value"),
+        [
+            *(("model", model) for model in MODELS.values()),
+            *(("tools", tools) for tools in TOOLS.values()),
+            ("system_prompt", None),
+            ("reasoning_effort", 5),
+        ],
+    )
+    def test_a_configuration(self, argument: str, value: Any) -> None:
+        """One wrong argument of `configure` refuses all of them."""
+        there = agent()
+        before = there.state
+        with wrong(f"^{argument}"):
+            there.configure(**({"system_prompt": "Be kind.", "tools": [Act("new")]} | {argument: value}))
+        assert there.state == before
+
+    def test_closed_comes_first(self) -> None:
+        """A closed agent says that it is closed, whatever the arguments are."""
+        there = agent()
+        play(there.aclose())
+        commands: list[Callable[[], object]] = [
+            lambda: there.steer(""),
+            lambda: there.subscribe(None),  # type: ignore[arg-type]
+            lambda: there.unqueue(None),  # type: ignore[arg-type]
+            lambda: there.configure(model=None),  # type: ignore[arg-type]
+        ]
+        for command in commands:
+            with pytest.raises(AgentClosedError):
+                command()
+
+
+class TestPlaces:
+    def test_without_a_loop(self) -> None:
+        """Without a running loop a run can't start, and the error says what to use."""
+        there = agent(messages=turns(5))
+        for method, arguments in (("prompt", ["Hi"]), ("compact", [])):
+            with pytest.raises(WrongLoopError, match=rf"{method}\(\) needs a running event loop.*run_sync\(\)") as caught:
+                getattr(there, method)(*arguments)
+            assert (caught.value.code, isinstance(caught.value, RuntimeError)) == ("WRONG_LOOP", True)
+        assert (there.phase, len(there.messages)) == ("idle", 10)
+
+    def test_run_sync_in_a_loop(self) -> None:
+        """Inside a running loop `run_sync` is refused with a sentence that says what to do."""
+        stage = Stage(["a"])
+
+        async def main() -> None:
+            with pytest.raises(WrongLoopError, match=r"await agent.prompt\(…?\.*\) instead"):
+                stage.agent.run_sync("Hi")
+
+        play(main())
+        assert stage.agent.phase == "idle"
+
+    def test_commands_without_a_loop_are_fine(self) -> None:
+        """What starts nothing needs no loop."""
+        there = agent()
+        receipt = there.steer("left")
+        assert (there.cancel(), there.unqueue(receipt), receipt.status) == (False, UserMessage("left"), "dropped")
+        there.subscribe(print)()
+        there.configure(system_prompt="Be kind.")
+        there.reset()
+
+    COMMANDS: dict[str, Callable[[Agent], object]] = {  # noqa: RUF012  # a table for the two tests below
+        "prompt": lambda agent: agent.prompt("Hi"),
+        "steer": lambda agent: agent.steer("left"),
+        "follow_up": lambda agent: agent.follow_up("then"),
+        "cancel": lambda agent: agent.cancel(),
+        "abort": lambda agent: agent.abort(),
+        "clear_queues": lambda agent: agent.clear_queues(),
+        "configure": lambda agent: agent.configure(system_prompt="Be kind."),
+        "reset": lambda agent: agent.reset(),
+        "compact": lambda agent: agent.compact(),
+        "continue_": lambda agent: agent.continue_(),
+        "subscribe": lambda agent: agent.subscribe(print),
+        "wait_for_idle": lambda agent: agent.wait_for_idle().send(None),
+        "aclose": lambda agent: agent.aclose().send(None),
+    }
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_another_thread(self, name: str) -> None:
+        """A command from another thread than the run's is refused, and changes nothing."""
+        stage = Stage(["a", lambda: stage.gates.wait("go")])
+        caught: list[BaseException] = []
+
+        def stranger() -> None:
+            try:
+                if name in ("wait_for_idle", "aclose"):
+                    asyncio.run(getattr(stage.agent, name)())
+                else:
+                    self.COMMANDS[name](stage.agent)
+            except WrongLoopError as error:
+                caught.append(error)
+
+        async def main() -> None:
+            run = stage.agent.prompt("Hi")
+            await ticks()
+            before = stage.agent.state
+            thread = threading.Thread(target=stranger)
+            thread.start()
+            thread.join()
+            assert "call_soon_threadsafe" in str(caught[0])
+            assert stage.agent.state == before
+            stage.gates.open("go")
+            await run
+
+        play(main())
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_another_loop(self, name: str) -> None:
+        """A command from another loop than the run's is refused, and changes nothing."""
+        stage = Stage(["a", lambda: stage.gates.wait("go")])
+        own, other = SimulatedLoop(), SimulatedLoop()
+        with own.active():
+            stage.agent.prompt("Hi")
+            own.drain()
+        before = stage.agent.state
+        with other.active(), pytest.raises(WrongLoopError, match=r"another thread or event loop"):
+            self.COMMANDS[name](stage.agent)
+        assert stage.agent.state == before
+        with own.active():
+            stage.gates.open("go")
+            own.drain()
+        assert stage.agent.phase == "idle"
+        assert (own.shutdown(), other.shutdown()) == ([], [])
+
+
+CALLS = AssistantMessage((ToolCall("c1", "act"), ToolCall("c2", "act")))
+RESULT = ToolMessage("c1", "act", "ok")
+POISON: dict[str, Any] = {
+    "none": None,
+    "text": "Hi",
+    "bytes": b"Hi",
+    "a number": 5,
+    "texts": ["Hi"],
+    "dictionaries": [{"role": "user", "content": "Hi"}],
+    "a result without a call": [UserMessage("Hi"), RESULT],
+    "two results for one call": [CALLS, RESULT, RESULT],
+    "a result that comes too late": [CALLS, UserMessage("Hi"), RESULT],
+    "a result for a call that was cut": [AssistantMessage(CALLS.content, StopReason.ABORTED), RESULT],
+}
+
+
+class TestPoisonedHistory:
+    @pytest.mark.parametrize("messages", POISON.values(), ids=POISON)
+    def test_it_is_refused_by_name(self, messages: Any) -> None:
+        """What can't be a conversation is refused, and the error tells where."""
+        with wrong(r"^messages"):
+            agent(messages=messages)
+
+
+BORN: dict[str, tuple[Any, ...]] = {
+    "a number as content": (UserMessage, 5),
+    "text that is no block": (UserMessage, ["text"]),
+    "a message as a block": (AssistantMessage, [UserMessage("a")]),
+    "an unknown stop reason": (AssistantMessage, "a", "whatever"),
+    "a usage that is a number": (AssistantMessage, "a", "stop", 5),
+    "an id that is a number": (ToolMessage, 5, "act", "ok"),
+    "an error that is text": (ToolMessage, "c1", "act", "ok", "no"),
+    "arguments that are a list": (ToolCall, "c1", "act", [1]),
+    "a call without a name": (ToolCall, "c1", None),
+    "a text of nothing": (Text, None),
+    "a signature that is a number": (Reasoning, "a", 5),
+    "a summary of nothing": (SummaryMessage, None),
+    "a kind that is a number": (CustomMessage, 5),
+    "tokens below zero": (Usage, -1),
+    "half a token": (Usage, 1.5),
+    "a call with a number for its id": (call, 5, "act"),
+}
+
+
+@pytest.mark.parametrize("born", BORN.values(), ids=BORN)
+def test_a_value_is_valid_from_birth(born: tuple[Any, ...]) -> None:
+    """A message or a block of the wrong shape can't be made."""
+    make, *arguments = born
+    with pytest.raises((TypeError, ValueError)):
+        make(*arguments)
