@@ -33,6 +33,7 @@ from kernel.events import Event
 from kernel.inputs import Advance, Halted, Input, Settled, TimerDue
 from kernel.run import Run
 from kernel.workers import Workers
+from statechart import Leaf
 
 if TYPE_CHECKING:
     from kernel.shell import Shell
@@ -45,8 +46,8 @@ class Drive:
     """The carrying out of one run, from its first input to `RunEnded`."""
 
     __slots__ = (
-        "_broken", "_bug", "_delivery", "_inbox", "_outbox", "_pumping", "_settled", "_shell", "_taking", "_thread", "_timers",
-        "_wakeup", "_workers", "inside", "loop", "run", "task",
+        "_broken", "_bug", "_delivery", "_inbox", "_outbox", "_pumping", "_settled", "_shell", "_taking", "_thread",
+        "_timers", "_wakeup", "_workers", "inside", "loop", "run", "task",
     )  # fmt: skip
 
     def __init__(self, shell: "Shell", run: Run, loop: asyncio.AbstractEventLoop) -> None:
@@ -229,7 +230,8 @@ class Drive:
 
     def _end_in_any_case(self) -> None:
         """After a bug nothing is waited for any more: try once more to settle, and else end the run by hand."""
-        self.receive(Settled())
+        if self._shell.core.state.leaf is Leaf.SETTLING:
+            self.receive(Settled())
         while self._outbox:
             effect = self._outbox.popleft()
             if type(effect) is RunEnded:
