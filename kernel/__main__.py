@@ -1,5 +1,5 @@
-"""`python -m kernel`: an agent on the files of a directory; `scenario FILE` runs a scenario, `doctor` examines the
-installation.
+"""`python -m kernel`: an agent on the files of a directory; `scenario FILE` runs a scenario, `check FILE` judges a
+stream of events, `journal` writes and replays inputs, `doctor` examines the installation.
 
 Exit status: 0 completed, 1 failed or cancelled, 2 wrongly called, 130 left with a second Ctrl-C.
 """
@@ -33,6 +33,11 @@ def _command(arguments: list[str]) -> Callable[[Sequence[str]], int]:
         from kernel.scenario import main as scenario
 
         return lambda argv: scenario(argv[1:])
+    if name in ("check", "journal"):
+        from kernel.cli import examine
+
+        command = examine.check if name == "check" else examine.journal
+        return lambda argv: command(argv[1:])
     from kernel.cli.chat import main as chat
 
     return chat

@@ -169,7 +169,7 @@ class Projected:
 
 
 @final
-@define(eq=False)
+@define
 class ModelPart:
     """A part of a response. Absorbed, and not a trigger, unless it is the first one.
 

@@ -51,7 +51,7 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m kernel",
         description="An agent answers a question about the files of a directory.",
-        epilog="Other commands: python -m kernel scenario FILE; python -m kernel doctor. "
+        epilog="Other commands: python -m kernel scenario|check|journal|doctor. "
         "Exit status: 0 completed, 1 failed or cancelled, 2 wrongly called, 130 left with a second Ctrl-C.",
     )
     parser.add_argument("question", nargs="?", default=QUESTION, metavar="QUESTION", help=f"default: {QUESTION!r}")

@@ -29,15 +29,23 @@ PROFILE_OF: Mapping[str, str] = {
 """The profile under which a dialect runs, unless the scenario names one."""
 
 
-def play(scenario: Scenario, dialect: str, tell: Tell, *, choose: Chooser | None = None) -> None:
+def play(
+    scenario: Scenario,
+    dialect: str,
+    tell: Tell,
+    *,
+    choose: Chooser | None = None,
+    journal: Callable[[str], object] | None = None,
+) -> None:
     """Run *scenario*, and hand each line of it to *tell* when it comes. With *choose*, tasks take turns as it says.
+    *journal* takes the lines of the agent's journal.
 
     Raises ScenarioError when it can't be set up, and `kernel.testing.Deadlock` when it stops where nothing can go on.
     """
     loop = SimulatedLoop(choose=choose)
     try:
         with loop.active(), _fixed_chance():
-            stage = Stage(scenario, settings_of(scenario, PROFILE_OF[dialect]), dialect, tell)
+            stage = Stage(scenario, settings_of(scenario, PROFILE_OF[dialect]), dialect, tell, journal)
             loop.run_until_complete(stage.perform())
     finally:
         loop.shutdown()
@@ -58,7 +66,14 @@ def _fixed_chance() -> Iterator[None]:
 class Stage:
     """An agent in the world of a scenario, and the one who drives it."""
 
-    def __init__(self, scenario: Scenario, settings: Settings, dialect: str, tell: Tell) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        settings: Settings,
+        dialect: str,
+        tell: Tell,
+        journal: Callable[[str], object] | None = None,
+    ) -> None:
         self._scenario = scenario
         self._dialect = dialect
         self._tell = tell
@@ -68,12 +83,12 @@ class Stage:
         self._receipts: list[Receipt] = []
         self._matches = [0] * len(scenario.when)
         self._model = scripted_model(scenario.model, self._gates)
-        self._agent = self._made(settings)
+        self._agent = self._made(settings, journal)
         self._agent.subscribe(self._hear)
         for script in scenario.subscribers:
             self._agent.subscribe(scripted_listener(script, self._gates))
 
-    def _made(self, settings: Settings) -> Agent:
+    def _made(self, settings: Settings, journal: Callable[[str], object] | None) -> Agent:
         try:
             return Agent(
                 self._model,
@@ -82,6 +97,7 @@ class Stage:
                 hooks=scripted_hooks(self._scenario.hooks, self._gates),
                 config=settings.config,
                 compactor=ScriptedCompactor(settings.summary or Summary(), self._gates, self._act),
+                journal=journal,
             )
         except (TypeError, ValueError) as error:
             raise ScenarioError(f"the agent refuses this: {error}") from error

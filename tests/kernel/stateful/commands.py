@@ -9,12 +9,23 @@ from typing import Any, Final
 
 from attrs import define, frozen
 
-from kernel import Agent, AgentClosedError, AgentState, CustomMessage, KernelError, Receipt, Run, UserMessage, errors
+from kernel import (
+    Agent,
+    AgentClosedError,
+    AgentState,
+    CustomMessage,
+    KernelConfig,
+    KernelError,
+    Receipt,
+    Run,
+    UserMessage,
+    errors,
+)
 from kernel.guards import GUARDS
 from kernel.state import CoreState
 from statechart import Ask, Command, Leaf, Phase, Refuse, Step, decisions
 from tests.kernel.stateful.listeners import WorldListener
-from tests.kernel.stateful.ports import WorldTool
+from tests.kernel.stateful.ports import TOOLS, WorldTool
 from tests.kernel.stateful.world import SITUATIONS, RunStory, World
 
 ERRORS: Final = {
@@ -57,9 +68,10 @@ def core_of(agent: Agent) -> CoreState:
 class Commands:
     """Gives commands, checks the answers, and remembers what was accepted."""
 
-    def __init__(self, world: World, *, patient: bool) -> None:
+    def __init__(self, world: World, config: KernelConfig) -> None:
         self.world = world
-        self.patient = patient
+        self.patient = config.subscribers == "await"
+        world.sequential = config.tool_execution == "sequential"
         self.items: list[Item] = []
         self.listeners: list[WorldListener] = []
         self.kept: list[Kept] = []
@@ -169,7 +181,7 @@ class Commands:
             story.lost = error
             SITUATIONS["a reader lost events"] += 1
 
-    def cancel(self, reason: str | None = None, *, by_run: bool = False) -> None:
+    def cancel(self, reason: str | None = None, by_run: bool = False) -> None:
         """Stop the run."""
         world, core = self.world, core_of(self.world.agent)
         leaf, story = core.leaf, world.runs[-1] if world.runs else None
@@ -280,8 +292,7 @@ class Commands:
         """Change the system prompt, and sometimes the tools too."""
         agent = self.world.agent
         text = f"p{len(self.prompts)}"
-        names = ("plain", "ordered", "writer", "timed") if what != 1 else ("plain",)
-        tools = [WorldTool(self.world, name) for name in names]
+        tools = [WorldTool(self.world, name) for name in (TOOLS if what == 0 else TOOLS[:1])]
         accepted, _ = self.give(Command.CONFIGURE, lambda: agent.configure(system_prompt=text, tools=tools))
         if accepted:
             self.prompts.append(text)

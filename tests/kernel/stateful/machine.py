@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from kernel.testing import SimulatedLoop
 from statechart import Leaf
 from tests.kernel.stateful.commands import BAD, Commands, core_of
 from tests.kernel.stateful.listeners import DEEDS, EVENTS, KINDS
-from tests.kernel.stateful.ports import WorldModel, WorldTool
+from tests.kernel.stateful.ports import TOOLS, WorldModel, WorldTool
 from tests.kernel.stateful.promises import Promises
 from tests.kernel.stateful.runs import enters
 from tests.kernel.stateful.world import SITUATIONS, World
@@ -20,6 +21,8 @@ from tests.kernel.stateful.world import SITUATIONS, World
 MAX_STEPS: Final = 20_000
 """Steps of one example. The longest take some thousand."""
 
+HORIZON: Final = 2_000.0
+"""Virtual seconds after which a run that still goes on is taken to hang: more than all retries with all stalls."""
 TAPE: Final = st.binary(max_size=12) | st.binary(min_size=10, max_size=32)
 THEN: Final = st.integers(0, 24)
 KIND: Final = st.integers(0, 2)
@@ -76,11 +79,8 @@ class SeeingRecorder:
         self.world = world
 
     def __call__(self, event: Event) -> None:
-        world = self.world
-        if world.recorder.events and event.run_id == world.recorder.events[-1].run_id:
-            right = world.recorder.events[-1].sequence + 1
-        else:
-            right = 0
+        world, before = self.world, self.world.recorder.events[-1:]
+        right = before[0].sequence + 1 if before and before[0].run_id == event.run_id else 0
         if event.sequence != right:
             world.note(f"event {event.sequence} came where {right} is next")
         world.recorder(event)
@@ -95,7 +95,20 @@ class AgentMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world: World | None = None
+        self.order: list[int] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.loop = SimulatedLoop(choose=self._choose if self.shuffled else None, max_steps=MAX_STEPS)
+        self.loop.set_task_factory(self._task)
+        self.world = World(self.loop)
+
+    def _choose(self, count: int) -> int:
+        return self.order.pop() % count if self.order else 0
+
+    def _task(self, loop: Any, body: Any, **options: Any) -> "asyncio.Task[Any]":
+        """A task, remembered in the order in which tasks are made: a set of them has no order that comes again."""
+        task = asyncio.Task(body, loop=loop, **options)
+        self.tasks.append(task)
+        return task
 
     @initialize(
         config=CONFIGS,
@@ -106,66 +119,53 @@ class AgentMachine(RuleBasedStateMachine):
     )
     def build(self, config: dict[str, Any], hooks: set[str], window: int | None, order: bytes, turns: int) -> None:
         """Make the agent, with the recorder as its first listener and a few turns behind it."""
-        left = list(reversed(order))
-        choose = (lambda count: left.pop() % count if left else 0) if self.shuffled else None
-        self.loop = SimulatedLoop(choose=choose, max_steps=MAX_STEPS)
-        self.tasks: list[asyncio.Task[Any]] = []
-        self.loop.set_task_factory(self._task)
-        world = World(self.loop)
-        world.sequential = "tool_execution" in config
+        world, chosen = self.world, KernelConfig(**config)
+        self.order = list(reversed(order))
+        self.commands = Commands(world, chosen)
+        self.promises = Promises(world, self.commands, chosen)
         with self.loop.active():
             world.agent = Agent(
                 WorldModel(world, window),
-                tools=[WorldTool(world, name) for name in ("plain", "ordered", "writer", "timed")],
+                tools=[WorldTool(world, name) for name in TOOLS],
                 system_prompt="p0",
                 hooks=Hooks(**{name: getattr(world, name) for name in hooks}),
-                config=KernelConfig(**config),
+                config=chosen,
                 compactor=world,
             )
-            self.commands = Commands(world, patient=config.get("subscribers") != "observe")
             world.agent.subscribe(SeeingRecorder(world))
-        self.promises = Promises(world, self.commands, KernelConfig(**config))
-        self.world = world
         for _ in range(turns):
             self.converse(0, None, b"")
 
-    def _task(self, loop: Any, body: Any, **options: Any) -> "asyncio.Task[Any]":
-        """A task, remembered in the order in which tasks are made: a set of them has no order that comes again."""
-        task = asyncio.Task(body, loop=loop, **options)
-        self.tasks.append(task)
-        return task
-
     # ---- time ----
 
-    def go(self, steps: int, tape: Any = ()) -> None:
-        """Some steps of the loop, time included."""
-        assert self.world is not None
+    def give(self, command: Callable[..., object], *arguments: Any, tape: bytes = b"", then: int = 0) -> None:
+        """Give a command from outside of all tasks, and let the world go on a little."""
         self.world.tape.numbers.extend(tape)
         with self.loop.active():
-            for _ in range(steps):
+            command(*arguments)
+            for _ in range(then):
                 if not self.loop.step() and not self.loop.advance():
                     break
 
     @rule(steps=st.integers(1, 40), tape=TAPE)
     def step(self, steps: int, tape: bytes) -> None:
         """Let the world go on a little."""
-        self.go(steps, tape)
+        self.give(lambda: None, tape=tape, then=steps)
 
     @rule(tape=TAPE)
     def settle(self, tape: bytes) -> None:
         """Let the world go on until the run is over; what hangs for good is cancelled, and then it must end."""
-        assert self.world is not None
-        self.world.tape.numbers.extend(tape)
         agent = self.world.agent
-        self.loop.drain(until=lambda: not agent.is_running, time=True)
+        self.world.tape.numbers.extend(tape)
+        late = self.loop.time() + HORIZON
+        self.loop.drain(until=lambda: not agent.is_running or self.loop.time() > late, time=True)
         if agent.is_running:
             assert self.world.hanging or self.world.deaf, f"stuck in {agent.phase}: {self.loop.unfinished()}"
             SITUATIONS["a run hung until it was cancelled"] += 1
-            with self.loop.active():
-                self.commands.cancel("stuck")
+            self.give(self.commands.cancel, "stuck")
             self.promises.always()
             self.loop.drain(until=lambda: not agent.is_running, time=True)
-        assert not agent.is_running, f"stuck in {agent.phase}"
+        assert not agent.is_running, f"stuck in {agent.phase} after a cancel: {self.loop.unfinished()}"
         self.loop.drain()
         if not agent.is_running:
             SITUATIONS["something was abandoned"] += bool(agent.abandoned)
@@ -174,23 +174,25 @@ class AgentMachine(RuleBasedStateMachine):
     @rule()
     def release(self) -> None:
         """Those who ignored their cancellation go on at last."""
-        assert self.world is not None
         self.world.release()
 
-    # ---- commands ----
+    # ---- runs ----
 
     @rule(kind=KIND, tape=TAPE, then=THEN)
     def prompt(self, kind: int, tape: bytes, then: int) -> None:
-        assert self.world is not None
-        self.world.tape.numbers.extend(tape)
-        with self.loop.active():
-            self.commands.prompt(kind)
-        self.go(then)
+        self.give(self.commands.prompt, kind, tape=tape, then=then)
+
+    @rule(tape=TAPE, then=THEN)
+    def continue_(self, tape: bytes, then: int) -> None:
+        self.give(self.commands.continue_, tape=tape, then=then)
+
+    @rule(tape=TAPE, then=THEN)
+    def compact(self, tape: bytes, then: int) -> None:
+        self.give(self.commands.compact, tape=tape, then=then)
 
     @rule(kind=KIND, wish=WISH, tape=TAPE)
     def converse(self, kind: int, wish: str | None, tape: bytes) -> None:
         """A whole run."""
-        assert self.world is not None
         self.world.wish = wish
         self.prompt(kind, tape, 0)
         self.settle(b"")
@@ -198,19 +200,17 @@ class AgentMachine(RuleBasedStateMachine):
     @rule(where=st.sampled_from((*BUSY, *PASSED)), kind=CATCH, deed=DEED, tape=TAPE, then=THEN)
     def interrupt(self, where: Leaf, kind: str, deed: str, tape: bytes, then: int) -> None:
         """Let a run come to a certain place, if it ever does, and do something there."""
-        assert self.world is not None
         agent = self.world.agent
         if not agent.is_running:
             self.world.wish = WISHES.get(where)
             self.prompt(0, tape, 0)
+        late = self.loop.time() + HORIZON
         if where in PASSED:
-            with self.loop.active():
-                self.commands.subscribe(kind, f"-> {where.rpartition('.')[2]}", deed, 1)
+            self.give(self.commands.subscribe, kind, f"-> {where.rpartition('.')[2]}", deed, 1, then=then)
         else:
-            self.loop.drain(until=lambda: core_of(agent).leaf is where or not agent.is_running, time=True)
-            with self.loop.active():
-                self.commands.act(deed)
-        self.go(then)
+            there = lambda: core_of(agent).leaf is where or not agent.is_running or self.loop.time() > late  # noqa: E731
+            self.loop.drain(until=there, time=True)
+            self.give(self.commands.act, deed, then=then)
 
     @rule(kind=st.sampled_from(KINDS), at=AT, deed=st.sampled_from(DEEDS), tape=TAPE)
     def ambush(self, kind: str, at: str, deed: str, tape: bytes) -> None:
@@ -218,131 +218,94 @@ class AgentMachine(RuleBasedStateMachine):
         self.subscribe(kind, at, deed, 1)
         self.converse(0, WISHES.get(at), tape)
 
-    @rule(tape=TAPE, then=THEN)
-    def continue_(self, tape: bytes, then: int) -> None:
-        assert self.world is not None
-        self.world.tape.numbers.extend(tape)
-        with self.loop.active():
-            self.commands.continue_()
-        self.go(then)
-
-    @rule(then=THEN, tape=TAPE)
-    def compact(self, then: int, tape: bytes) -> None:
-        assert self.world is not None
-        self.world.tape.numbers.extend(tape)
-        with self.loop.active():
-            self.commands.compact()
-        self.go(then)
-
-    @rule(kind=KIND, times=TIMES, then=THEN)
-    def steer(self, kind: int, times: int, then: int) -> None:
-        with self.loop.active():
-            for _ in range(times):
-                self.commands.steer(kind)
-        self.go(then)
-
-    @rule(kind=KIND, times=TIMES, then=THEN)
-    def follow_up(self, kind: int, times: int, then: int) -> None:
-        with self.loop.active():
-            for _ in range(times):
-                self.commands.follow_up(kind)
-        self.go(then)
-
-    @rule(which=st.integers(0, 5))
-    def unqueue(self, which: int) -> None:
-        with self.loop.active():
-            self.commands.unqueue(which)
-
-    @rule()
-    def clear_queues(self) -> None:
-        with self.loop.active():
-            self.commands.clear_queues()
-
     @rule(reason=st.sampled_from((None, "enough")), by_run=st.booleans(), then=THEN)
     def cancel(self, reason: str | None, by_run: bool, then: int) -> None:
-        with self.loop.active():
-            self.commands.cancel(reason, by_run=by_run)
-        self.go(then)
-
-    @rule()
-    def reset(self) -> None:
-        with self.loop.active():
-            self.commands.reset()
-
-    @rule(what=st.integers(0, 1))
-    def configure(self, what: int) -> None:
-        with self.loop.active():
-            self.commands.configure(what)
-
-    @rule(kind=st.sampled_from(KINDS), at=AT, deed=st.sampled_from(DEEDS), times=st.integers(1, 2))
-    def subscribe(self, kind: str, at: str, deed: str, times: int) -> None:
-        with self.loop.active():
-            self.commands.subscribe(kind, at, deed, times)
-
-    @rule(which=st.integers(0, 3))
-    def unsubscribe(self, which: int) -> None:
-        with self.loop.active():
-            self.commands.unsubscribe(which)
+        self.give(self.commands.cancel, reason, by_run, then=then)
 
     @rule()
     def wait_for_idle(self) -> None:
-        self.commands.wait_for_idle()
+        self.give(self.commands.wait_for_idle)
 
-    @precondition(lambda self: self.world is not None and len(self.world.runs) > 2)
+    @precondition(lambda self: len(self.world.runs) > 2)
     @rule(sure=SURE, then=THEN)
     def aclose(self, sure: bool, then: int) -> None:
         if sure:
-            self.commands.aclose()
-            self.go(then)
+            self.give(self.commands.aclose, then=then)
 
-    @rule()
-    def snapshot(self) -> None:
-        self.commands.snapshot()
-
-    @rule(which=st.sampled_from(BAD))
-    def bad_input(self, which: str) -> None:
-        with self.loop.active():
-            self.commands.bad_input(which)
-
-    @precondition(lambda self: self.world is not None and self.world.agent.is_running)
+    @precondition(lambda self: self.world.agent.is_running)
     @rule(sure=SURE, which=st.integers(0, 5), then=THEN)
     def kill(self, sure: bool, which: int, then: int) -> None:
         """A task of the kernel's is cancelled from outside: the run may end by that, but it ends."""
-        assert self.world is not None
         tasks = [task for task in self.tasks if not task.done() and task.get_name().startswith("kernel")]
         if sure and tasks:
             self.world.runs[-1].killed = True
-            tasks[which % len(tasks)].cancel()
-            self.go(then)
+            self.give(tasks[which % len(tasks)].cancel, then=then)
 
-    @precondition(lambda self: self.world is not None and self.world.runs)
+    @precondition(lambda self: self.world.runs)
     @rule(reader=st.booleans())
     def leave(self, reader: bool) -> None:
         """Somebody who waits for the run, or reads it, is cancelled: the run does not care."""
-        assert self.world is not None
         story = self.world.runs[-1]
-        task: asyncio.Task[Any] | None = story.reader if reader else story.waiters[1]
+        task = story.reader if reader else story.waiters[1]
         if task is not None:
-            task.cancel()
+            self.give(task.cancel)
+
+    # ---- the rest ----
+
+    @rule(kind=KIND, times=TIMES, then=THEN)
+    def steer(self, kind: int, times: int, then: int) -> None:
+        self.give(lambda: [self.commands.steer(kind) for _ in range(times)], then=then)
+
+    @rule(kind=KIND, times=TIMES, then=THEN)
+    def follow_up(self, kind: int, times: int, then: int) -> None:
+        self.give(lambda: [self.commands.follow_up(kind) for _ in range(times)], then=then)
+
+    @rule(which=st.integers(0, 5))
+    def unqueue(self, which: int) -> None:
+        self.give(self.commands.unqueue, which)
+
+    @rule()
+    def clear_queues(self) -> None:
+        self.give(self.commands.clear_queues)
+
+    @rule()
+    def reset(self) -> None:
+        self.give(self.commands.reset)
+
+    @rule(what=st.integers(0, 1))
+    def configure(self, what: int) -> None:
+        self.give(self.commands.configure, what)
+
+    @rule(kind=st.sampled_from(KINDS), at=AT, deed=st.sampled_from(DEEDS), times=st.integers(1, 2))
+    def subscribe(self, kind: str, at: str, deed: str, times: int) -> None:
+        self.give(self.commands.subscribe, kind, at, deed, times)
+
+    @rule(which=st.integers(0, 3))
+    def unsubscribe(self, which: int) -> None:
+        self.give(self.commands.unsubscribe, which)
+
+    @rule()
+    def snapshot(self) -> None:
+        self.give(self.commands.snapshot)
+
+    @rule(which=st.sampled_from(BAD))
+    def bad_input(self, which: str) -> None:
+        self.give(self.commands.bad_input, which)
 
     # ---- promises ----
 
     @invariant()
     def promises_hold(self) -> None:
-        if self.world is not None:
-            self.promises.always()
+        self.promises.always()
 
     def teardown(self) -> None:
         """The loop goes away in the middle of whatever was going on: every run is told its end all the same."""
-        world = self.world
-        if world is None:
-            return
         failed = sys.exc_info()[0] is not None
-        world.tape.numbers.clear()
-        for story in world.runs:
+        self.world.tape.numbers.clear()
+        for story in self.world.runs:
             story.killed = story.killed or story.run.result is None
         self.loop.drain()
-        world.release()
+        self.world.release()
         self.loop.shutdown()
         if not failed:
             self.promises.over()

@@ -20,6 +20,8 @@ from kernel import (
 )
 from tests.kernel.stateful.world import Body, World
 
+TOOLS: Final = ("plain", "ordered", "writer", "timed")
+
 # ---- the model ----
 
 
