@@ -13,7 +13,7 @@ Weak point. A callable that blocks the loop can't be interrupted.
 import asyncio
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 from kernel.delivery import Delivery, release
 from kernel.effects import (
@@ -30,13 +30,11 @@ from kernel.effects import (
 )
 from kernel.errors import Failure, KernelBug, WrongLoopError, describe
 from kernel.events import Event
+from kernel.household import Household
 from kernel.inputs import Advance, Halted, Input, Settled, TimerDue
 from kernel.run import Run
 from kernel.workers import Workers
 from statechart import Leaf
-
-if TYPE_CHECKING:
-    from kernel.shell import Shell
 
 _DEATH: Final = "the kernel broke its own rules"
 
@@ -46,15 +44,30 @@ class Drive:
     """The carrying out of one run, from its first input to `RunEnded`."""
 
     __slots__ = (
-        "_broken", "_bug", "_delivery", "_inbox", "_outbox", "_pumping", "_settled", "_shell", "_taking", "_thread",
-        "_timers", "_wakeup", "_workers", "inside", "loop", "run", "task",
+        "_broken",
+        "_bug",
+        "_delivery",
+        "_household",
+        "_inbox",
+        "_outbox",
+        "_pumping",
+        "_settled",
+        "_taking",
+        "_thread",
+        "_timers",
+        "_wakeup",
+        "_workers",
+        "inside",
+        "loop",
+        "run",
+        "task",
     )  # fmt: skip
 
-    def __init__(self, shell: "Shell", run: Run, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, household: Household, run: Run, loop: asyncio.AbstractEventLoop) -> None:
         self.run = run
         self.loop = loop
         self.inside: set[asyncio.Task[Any]] = set()
-        self._shell = shell
+        self._household = household
         self._thread = threading.get_ident()
         self._outbox: deque[Any] = deque()
         self._inbox: deque[Input] = deque()
@@ -63,9 +76,14 @@ class Drive:
         self._bug: Failure | None = None
         self._wakeup: asyncio.Future[None] | None = None
         self._delivery = Delivery(
-            shell.listeners, self.inside, self.receive, shell.observe, shell.abandon, patient=shell.awaits_listeners
+            household.listeners,
+            self.inside,
+            self.receive,
+            household.observe,
+            household.abandon,
+            patient=household.awaits_listeners,
         )
-        self._workers = Workers(run.id, loop, self.inside, shell, self, self._delivery)
+        self._workers = Workers(run.id, loop, self.inside, household, self, self._delivery)
         self.task = loop.create_task(self._carry(), name=f"kernel run {run.id}")
         self.task.add_done_callback(self._carried)
         self.inside.add(self.task)
@@ -80,7 +98,7 @@ class Drive:
         self._taking = True
         try:
             while self._inbox:
-                self.take(self._shell.core.receive(self._inbox.popleft()))
+                self.take(self._household.core.receive(self._inbox.popleft()))
         except Exception as error:
             self.report_bug(error)
         finally:
@@ -110,7 +128,7 @@ class Drive:
             case AbandonListeners():
                 self._delivery.abandon()
             case ItemsLeft():
-                self._shell.settle_receipts(effect)
+                self._household.settle_receipts(effect)
             case _:
                 self._workers.start(effect)
 
@@ -206,8 +224,8 @@ class Drive:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self._shell.drive = None
-        self._delivery.let_go(self.run.id, self._shell.core.state.config.cancel_grace)
+        self._household.run_over()
+        self._delivery.let_go(self.run.id, self._household.core.state.config.cancel_grace)
         self.wake()
         self.run.end(effect.result)
 
@@ -230,7 +248,7 @@ class Drive:
 
     def _end_in_any_case(self) -> None:
         """After a bug nothing is waited for any more: try once more to settle, and else end the run by hand."""
-        if self._shell.core.state.leaf is Leaf.SETTLING:
+        if self._household.core.state.leaf is Leaf.SETTLING:
             self.receive(Settled())
         while self._outbox:
             effect = self._outbox.popleft()
@@ -238,4 +256,4 @@ class Drive:
                 self._end(effect)
         if not self._settled and self._bug is not None:
             self.loop.call_exception_handler({"message": self._bug.message, "exception": self._bug.cause})
-            self._end(RunEnded(self._shell.broken_result(self.run.id, self._bug)))
+            self._end(RunEnded(self._household.broken_result(self.run.id, self._bug)))

@@ -23,7 +23,6 @@ from kernel.messages import InputMessage, Usage
 from kernel.ports import Compactor, Hooks
 from kernel.run import Run
 from kernel.snapshot import AbandonedWork, AgentState, snapshot
-from kernel.state import CoreState
 from kernel.work import Work
 from statechart import Command
 
@@ -131,6 +130,10 @@ class Shell:
             if isinstance(effect, ItemsLeft):
                 self.settle_receipts(effect)
 
+    def run_over(self) -> None:
+        """The run has settled: there is none any more."""
+        self.drive = None
+
     def settle_receipts(self, effect: ItemsLeft) -> None:
         """Let the receipts of messages that left the queues say so."""
         for number in effect.ids:
@@ -185,11 +188,6 @@ class Shell:
         return self._compactor or ModelCompactor(self.core.state.setup)
 
     # ---- snapshots ----
-
-    @property
-    def core_state(self) -> CoreState:
-        """What the core remembers."""
-        return self.core.state
 
     @property
     def awaits_listeners(self) -> bool:

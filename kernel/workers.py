@@ -14,11 +14,9 @@ from kernel.delivery import Delivery
 from kernel.effects import CallHook, CallModel, PrepareCall, Project, RunTool, Start, Summarize
 from kernel.errors import describe
 from kernel.hooking import ask_before, call_hook, project, summarize
+from kernel.household import Household
 from kernel.inputs import Input, Projected, ToolSettled
-from kernel.ports import Compactor, Hooks
 from kernel.responding import stream_response
-from kernel.snapshot import AgentState
-from kernel.state import CoreState
 from kernel.work import Work, end_with
 
 NOT_EXECUTED: Final = "not executed: the run was stopped before this could begin"
@@ -47,40 +45,6 @@ class Intake(Protocol):
 
     def report_bug(self, error: BaseException) -> None:
         """Something of ours went wrong."""
-        ...
-
-
-class Household(Protocol):
-    """What of an agent outlives its runs: the shell."""
-
-    hooks: Hooks
-
-    @property
-    def compactor(self) -> Compactor:
-        """What makes summaries."""
-        ...
-
-    @property
-    def core_state(self) -> CoreState:
-        """What the core remembers."""
-        ...
-
-    def snapshot(self) -> AgentState:
-        """The agent's state as a value."""
-        ...
-
-    def report(self, input: Input) -> None:
-        """Take a late report."""
-        ...
-
-    def abandon(
-        self, task: "asyncio.Future[Any]", run_id: str, kind: str, name: str, call_id: str | None = None
-    ) -> None:
-        """Remember something that goes on though it was told to stop."""
-        ...
-
-    def linger(self, work: Work, run_id: str, settled: ToolSettled) -> None:
-        """Remember a call whose thread goes on."""
         ...
 
 
@@ -114,18 +78,18 @@ class Workers:
         _STARTERS[type(effect)](self, effect)
 
     def _call_model(self, effect: CallModel) -> None:
-        state = self._household.core_state
+        state = self._household.core.state
         work = Work(effect.work, "model", effect.request.id)
         self._begin(work, effect, stream_response, state.setup, state.config.stream_idle_timeout)
 
     def _run_tool(self, effect: RunTool) -> None:
-        spec = self._household.core_state.setup.tools[effect.call.name]
+        spec = self._household.core.state.setup.tools[effect.call.name]
         work = Work(effect.work, "tool", effect.call.name, effect.call.id)
         self._begin(work, effect, run_tool, spec, self._run_id)
 
     def _prepare_call(self, effect: PrepareCall) -> None:
         hooks = self._household.hooks
-        spec, prepared = prepare(effect, self._household.core_state.setup)
+        spec, prepared = prepare(effect, self._household.core.state.setup)
         if spec is None or hooks.before_tool_call is None:
             self._intake.receive(prepared)
         else:
@@ -180,7 +144,7 @@ class Workers:
 
     def _free_keys(self, work: Work) -> None:
         """What an abandoned call held is free once nothing of it is left, whether it says so itself or not."""
-        if work.call_id is not None and work.lingers is None and work.number in self._household.core_state.abandoned:
+        if work.call_id is not None and work.lingers is None and work.number in self._household.core.state.abandoned:
             self._household.report(ToolSettled(work.number, work.call_id, (), ended="cancelled"))
 
     # ---- what works report (kernel.work.Reporter) ----
@@ -213,7 +177,7 @@ class Workers:
         """Stop *work*, whose time is over; take *verdict* for its end, at the latest after `cancel_grace`."""
         work.verdict = work.verdict or verdict
         work.stop()
-        grace = self._household.core_state.config.cancel_grace
+        grace = self._household.core.state.config.cancel_grace
         work.watch = self._loop.call_later(grace, self._give_up, work)
 
     def _give_up(self, work: Work) -> None:

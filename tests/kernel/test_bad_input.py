@@ -245,7 +245,6 @@ class TestCommands:
 
         assert play(main()) == "completed"
 
-    @pytest.mark.xfail(strict=True, reason="Run.cancel does not check its reason")
     def test_a_reason_of_a_run(self) -> None:
         """`run.cancel` checks its reason as `agent.cancel` does."""
         stage = Stage(["a"])

@@ -22,7 +22,6 @@ def fatal(*_: Any) -> None:
 
 class TestFatal:
     @pytest.mark.parametrize("place", ["request", "context", "before", "after", "stop", "compactor"])
-    @pytest.mark.xfail(strict=True, reason="a BaseException that is no cancellation counts as a cancellation from outside")
     def test_whatever_is_raised_is_a_failure(self, place: str) -> None:
         """What a model, hook or compactor raises is never taken for a cancellation (TRM-2)."""
         stage = Stage(
@@ -49,9 +48,6 @@ class TestFatal:
         stage.keeps_its_word()
 
 
-NEVER_SETTLES = pytest.mark.xfail(strict=True, reason="a fault in the step that settles leaves a run that never settles")
-
-
 class TestBug:
     def planted(self, stage: Stage, trigger: str, times: int) -> None:
         """Have the core raise at this trigger, so many times; it may do so at nothing else."""
@@ -67,7 +63,7 @@ class TestBug:
     TRIGGERS = ("advance", "projected", "response_started", "response_completed", "call_prepared", "tool_settled",
                 "hook_returned")  # fmt: skip
 
-    @pytest.mark.parametrize("trigger", [*TRIGGERS, pytest.param("settled", marks=NEVER_SETTLES)])
+    @pytest.mark.parametrize("trigger", [*TRIGGERS, "settled"])
     def test_it_is_the_error_of_the_run(self, trigger: str) -> None:
         """A fault of the kernel's own ends the run as failed with its code, with all its events, and is never raised."""
         hooks = Hooks(should_stop_after_turn=lambda _: False)

@@ -183,7 +183,6 @@ class TestRaising:
         assert (len(state.subscriber_errors), state.subscriber_error_count) == (ERRORS_KEPT, len(stage.heard.events))
         assert state.subscriber_errors[-1].event_type == "run.finished"
 
-    @pytest.mark.xfail(strict=True, reason="a BaseException of a listener kills the run's task, and the run never ends")
     def test_whatever_it_raises_the_run_ends(self) -> None:
         """A listener that raises no ordinary exception does not leave a run that never ends."""
         stage = Stage(["a"])

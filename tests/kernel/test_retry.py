@@ -135,7 +135,6 @@ class TestWhatIsLeft:
         play(Stage([call("c1", "act")], [BUSY], [BUSY], ["a"], tools=[act]).run())
         assert act.ran == ["c1"]
 
-    @pytest.mark.xfail(strict=True, reason="the usage of an attempt that is retried is not counted")
     def test_every_request_is_paid_for(self) -> None:
         """The run's usage counts the tokens of attempts that failed as well."""
         stage = Stage([Usage(10, 1), "par", BUSY], [Usage(10, 5), "a"])

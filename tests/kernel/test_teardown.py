@@ -157,7 +157,6 @@ class TestDeadLoop:
         assert stage.agent.phase == ("closed" if command == "aclose" else "idle")
         forget(left)
 
-    @pytest.mark.xfail(strict=True, reason="a run that waited for a listener touches its closed loop when it is collected")
     def test_it_is_collected_in_silence(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What a closed loop left of a run is collected without an error of ours."""
         raised: list[Any] = []
@@ -198,7 +197,6 @@ class TestOutsideCancellation:
 
         ended_as_cancelled(stage, play(main()))
 
-    @pytest.mark.xfail(strict=True, reason="the cancellation of a listener's task from outside is swallowed")
     def test_of_a_listener_ends_the_run(self) -> None:
         """Who cancels the task of an awaited listener from outside cancels the run."""
         stage = waiting("listener turn.started")
@@ -230,7 +228,6 @@ class TestOutsideCancellation:
 
         ended_as_cancelled(stage, play(main()))
 
-    @pytest.mark.xfail(strict=True, reason="the keys of a call whose task ended without a report are held for ever")
     def test_what_a_cancelled_tool_held_is_free(self) -> None:
         """The keys of a call whose task was cancelled from outside do not block the next run."""
         act = Act(body=wait, resources=lambda _: ("file",))
@@ -247,7 +244,6 @@ class TestOutsideCancellation:
 
         assert play(main()) == "completed"
 
-    @pytest.mark.xfail(strict=True, reason="the keys of a call whose loop is gone are held for ever")
     @pytest.mark.parametrize("end", ["shutdown", "close"])
     def test_what_a_dead_loop_held_is_free(self, end: str) -> None:
         """The keys of a call whose loop was torn down do not block a run on another loop."""

@@ -109,7 +109,6 @@ class TestFrozen:
         frozen = freeze(self.NESTED)
         assert freeze(frozen) is frozen
 
-    @pytest.mark.xfail(strict=True, reason="freeze trusts a FrozenDict that was made of lists")
     def test_a_frozen_dict_of_lists_is_frozen_too(self) -> None:
         """A message is immutable deeply, whoever made the dict of its arguments."""
         call = ToolCall("c1", "act", FrozenDict({"list": [1]}))
@@ -272,7 +271,6 @@ class TestHistory:
         result = Stage(messages=[CALLS]).agent.messages[1]
         assert (result.is_error, result.executed, result.name) == (True, False, "act")
 
-    @pytest.mark.xfail(strict=True, reason="results that are all there, but not in source order, are refused as orphans")
     def test_results_in_another_order_are_put_in_theirs(self) -> None:
         """Results that are all there are no orphans; they are taken in the order of their calls."""
         messages = [CALLS, ToolMessage("c2", "act", "two"), ToolMessage("c1", "act", "one")]

@@ -93,9 +93,12 @@ class Commands:
         while isinstance(decided, Ask):
             decided = decided.yes if GUARDS[decided.guard](core, None) else decided.no
         before = self._picture()
+        wanted_here = self._right_when_idle(command) if leaf is Leaf.IDLE else None
         try:
             answer = call()
         except KernelError as error:
+            if wanted_here is not None and type(error) is not wanted_here:
+                world.note(f"{command} while idle raised {error!r}; right is {wanted_here}")
             wanted = ERRORS[decided.refusal] if isinstance(decided, Refuse) else None
             if type(error) is not wanted:
                 world.note(f"{command} in {leaf} raised {error!r}; right is {decided}")
@@ -108,6 +111,8 @@ class Commands:
         except Exception as error:
             world.note(f"{command} in {leaf} raised {error!r}")
             return False, None
+        if wanted_here is not None:
+            world.note(f"{command} was accepted while idle; right is {wanted_here}")
         if not isinstance(decided, Step):
             world.note(f"{command} was accepted in {leaf}; right is {decided}")
         elif core.leaf is not decided.target:
@@ -166,6 +171,8 @@ class Commands:
         result = await story.run
         if story.ended is None:
             story.ended = self.world.loop.time()
+            if story.delays == self.world.delays and story.ended > (story.cancelled or 0.0) and not story.killed:
+                self.world.note(f"cancelled at {story.cancelled}, ended at {story.ended}, and nothing was in the way")
             hurried = result.status in ("cancelled", "failed") or story.told_to_settle is not None
             if self.patient and self.world.listening[story.run.id] and not hurried:
                 self.world.note(f"run {story.run.id} has settled, and a listener of its events has not")
@@ -199,6 +206,8 @@ class Commands:
         now = self.world.loop.time()
         if leaf.startswith("running."):
             story.cancelled, story.reason = now, reason
+            busy = self.world.deaf + self.world.stubborn + self.world.listening.total()
+            story.delays = None if busy else self.world.delays
             SITUATIONS[f"cancel in {leaf.rpartition('.')[2]}"] += 1
         if leaf is Leaf.SETTLING and story.told_to_settle is None:
             story.told_to_settle = now

@@ -44,6 +44,7 @@ class WorldListener:
         self.left -= 1
         SITUATIONS[f"a listener that {self.kind}"] += 1
         if self.kind == "raises":
+            self.world.raised["" if event.type in ("subscriber.failed", "run.finished") else event.run_id] += 1
             raise ValueError("the listener broke")
         if self.kind == "acts":
             self._act()
@@ -63,6 +64,7 @@ class WorldListener:
 
     async def _later(self, event: Event) -> None:
         self.world.listening[event.run_id] += 1
+        self.world.delays += 1
         try:
             await self._go_on()
         finally:
@@ -81,6 +83,7 @@ class WorldListener:
                 self._act()
             case "raises_later":
                 await asyncio.sleep(0)
+                self.world.raised["later"] += 1
                 raise ValueError("the listener broke, later")
             case "waits":
                 await self._wait()

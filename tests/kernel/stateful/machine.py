@@ -152,19 +152,23 @@ class AgentMachine(RuleBasedStateMachine):
         """Let the world go on a little."""
         self.give(lambda: None, tape=tape, then=steps)
 
+    def go_on(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Let the world go on to a certain place, or until the run has ended or nothing more will happen."""
+        agent, horizon = self.world.agent, self.loop.time() + HORIZON
+        self.loop.drain(until=lambda: until() or not agent.is_running or self.loop.time() > horizon, time=True)
+
     @rule(tape=TAPE)
     def settle(self, tape: bytes) -> None:
         """Let the world go on until the run is over; what hangs for good is cancelled, and then it must end."""
         agent = self.world.agent
         self.world.tape.numbers.extend(tape)
-        late = self.loop.time() + HORIZON
-        self.loop.drain(until=lambda: not agent.is_running or self.loop.time() > late, time=True)
+        self.go_on()
         if agent.is_running:
             assert self.world.hanging or self.world.deaf, f"stuck in {agent.phase}: {self.loop.unfinished()}"
             SITUATIONS["a run hung until it was cancelled"] += 1
             self.give(self.commands.cancel, "stuck")
             self.promises.always()
-            self.loop.drain(until=lambda: not agent.is_running, time=True)
+            self.go_on()
         assert not agent.is_running, f"stuck in {agent.phase} after a cancel: {self.loop.unfinished()}"
         self.loop.drain()
         if not agent.is_running:
@@ -204,12 +208,10 @@ class AgentMachine(RuleBasedStateMachine):
         if not agent.is_running:
             self.world.wish = WISHES.get(where)
             self.prompt(0, tape, 0)
-        late = self.loop.time() + HORIZON
         if where in PASSED:
             self.give(self.commands.subscribe, kind, f"-> {where.rpartition('.')[2]}", deed, 1, then=then)
         else:
-            there = lambda: core_of(agent).leaf is where or not agent.is_running or self.loop.time() > late  # noqa: E731
-            self.loop.drain(until=there, time=True)
+            self.go_on(until=lambda: core_of(agent).leaf is where)
             self.give(self.commands.act, deed, then=then)
 
     @rule(kind=st.sampled_from(KINDS), at=AT, deed=st.sampled_from(DEEDS), tape=TAPE)

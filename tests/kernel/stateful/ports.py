@@ -246,8 +246,13 @@ class WorldTool:
 
     async def _stubborn(self) -> str:
         """Not to be cancelled once, but soon done."""
+        world = self._world
+        world.stubborn += 1
+        world.delays += 1
         try:
-            await self._world.hang()
+            await world.hang()
         except asyncio.CancelledError:
-            await self._world.sleep(0.5)
+            await world.sleep(0.5)
+        finally:
+            world.stubborn -= 1
         return "done all the same"

@@ -57,6 +57,7 @@ class RunStory:
     cancelled: float | None = None
     reason: str | None = None
     told_to_settle: float | None = None
+    delays: int | None = None
     killed: bool = False
     waiters: list["asyncio.Task[Any]"] = field(factory=list)
     reader: "asyncio.Task[None] | None" = None
@@ -93,6 +94,10 @@ class World:
         self.sequential = False
         self.listening: Counter[str] = Counter()
         self.terminated: set[str] = set()
+        self.failed_hooks: Counter[tuple[str, str]] = Counter()
+        self.raised: Counter[str] = Counter()
+        self.delays = 0
+        self.stubborn = 0
         self.timers = 0
         self.hanging = 0
         self.deaf = 0
@@ -127,6 +132,7 @@ class World:
         """Swallow every cancellation until the gate is opened."""
         gate = self.gate
         self.deaf += 1
+        self.delays += 1
         while not gate.is_set():
             try:
                 await gate.wait()
@@ -156,7 +162,7 @@ class World:
         self.begin("a model request", Phase.TURN, request.id.partition(":")[0])
         if any(request.id == before.id for before in self.requests):
             self.note(f"two requests have the id {request.id}")
-        for fault in faults_of(request.messages):
+        for fault in (*faults_of(request.messages), *differences_of(request.messages, self.agent.messages)):
             self.note(f"request {request.id}: {fault}")
         self._check_repetition(request)
         self.requests.append(request)
@@ -179,46 +185,53 @@ class World:
     def transform_context(self, messages: Sequence[Message]) -> Any:
         """The hook."""
         self.begin("transform_context", Phase.TURN)
-        return self._answer(messages, [5])
+        return self._answer("transform_context", messages, [5])
 
     def convert_to_llm(self, messages: Sequence[Message]) -> Any:
         """The hook: custom messages become a user's."""
         self.begin("convert_to_llm", Phase.TURN)
-        return self._answer([UserMessage(m.kind) if isinstance(m, CustomMessage) else m for m in messages], "no messages")
+        return self._answer("convert_to_llm", [UserMessage(m.kind) if isinstance(m, CustomMessage) else m for m in messages], "no messages")
 
     def before_tool_call(self, call: ToolCall, arguments: dict[str, Any]) -> Any:
         """The hook. What it does to its copy of the arguments concerns nobody."""
         self.begin("before_tool_call", Phase.TURN)
         arguments["spoiled"] = True
-        return self._answer((None, Block("not today"), "nor tomorrow")[self.tape.take(3)], 7)
+        return self._answer("", (None, Block("not today"), "nor tomorrow")[self.tape.take(3)], 7)
 
     def after_tool_result(self, result: ToolMessage) -> Any:
         """The hook."""
         self.begin("after_tool_result", Phase.TURN)
-        return self._answer(None, None)
+        return self._answer("after_tool_result", None, None)
 
     def should_stop_after_turn(self, state: Any) -> Any:
         """The hook."""
         self.begin("should_stop_after_turn", Phase.STEERING)
-        return self._answer(self.tape.take(4) == 3, None)
+        return self._answer("should_stop_after_turn", self.tape.take(4) == 3, None)
 
-    def _answer(self, right: Any, wrong: Any) -> Any:
+    def _answer(self, hook: str, right: Any, wrong: Any) -> Any:
         how = self.tape.take(8)
         if how == 1:
+            self._hook_failed(hook)
             raise ValueError("the hook broke")
         if how == 2:
             self.act("cancel")
-        return self._late_answer(how, right, wrong) if how > 2 else right
+        return self._late_answer(how, hook, right, wrong) if how > 2 else right
 
-    async def _late_answer(self, how: int, right: Any, wrong: Any) -> Any:
+    async def _late_answer(self, how: int, hook: str, right: Any, wrong: Any) -> Any:
         await self.sleep((0, 1, 0, 1, 0)[how - 3])
         if how == 5:
             await self.hang()
         elif how == 6:
             await self.ignore_cancel()
         elif how == 7:
+            if wrong is not None:
+                self._hook_failed(hook)
             return wrong
         return right
+
+    def _hook_failed(self, hook: str) -> None:
+        if hook:
+            self.failed_hooks[self.runs[-1].run.id, hook] += 1
 
     async def summarize(self, messages: Sequence[Message]) -> str:
         """The compactor."""
@@ -236,6 +249,15 @@ class World:
         elif how == 6:
             self.act("cancel")
         return {5: " ", 7: "long " * 400}.get(how, "S")
+
+
+def differences_of(sent: Sequence[Message], there: Sequence[Message]) -> list[str]:
+    """What a request has that the transcript has not, and the other way round; custom messages may be rewritten."""
+    custom = {message.kind for message in there if isinstance(message, CustomMessage)}
+    sent = [m for m in sent if not (isinstance(m, UserMessage) and m.text in custom)]
+    cut = [m for m in there if isinstance(m, CustomMessage) or (isinstance(m, AssistantMessage) and m.is_cut)]
+    right = [m for m in there if m not in cut]
+    return [] if sent == right else [f"sent were {sent}, right is {right}"]
 
 
 def faults_of(messages: Sequence[Message]) -> list[str]:
