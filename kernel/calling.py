@@ -12,7 +12,7 @@ from kernel.inputs import CallPrepared, ToolSettled, ToolUpdate
 from kernel.messages import Text, ToolCall
 from kernel.setup import Setup, ToolSpec
 from kernel.tools import to_result
-from kernel.work import Reporter, Work, ended_from_outside
+from kernel.work import NOT_EXECUTED, Reporter, Work, end_with, ended_from_outside
 
 CANCELLED: Final = "cancelled: the run was stopped while this call was running"
 
@@ -84,7 +84,11 @@ async def run_tool(work: Work, effect: RunTool, to: Reporter, spec: ToolSpec, ru
         verdict = ToolSettled(work.number, call.id, (Text(text),), is_error=True, ended="timeout")
         work.watch = asyncio.get_running_loop().call_later(effect.timeout, to.expire, work, verdict)
     try:
-        value = spec.execute(spec.validate(thaw(call.arguments)), CallContext(work, run_id, call.id, to))
+        arguments = spec.validate(thaw(call.arguments))
+        if work.stopping:  # the check of the arguments may have cancelled the run
+            to.report(work, end_with(work, effect, NOT_EXECUTED))
+            return
+        value = spec.execute(arguments, CallContext(work, run_id, call.id, to))
         if inspect.isawaitable(value):
             value = await value
         result = to_result(value)

@@ -39,7 +39,7 @@ from kernel.refusals import refuse
 from kernel.setup import Setup
 from kernel.state import CallStatus, CoreState
 from kernel.transcript import Transcript
-from statechart import Ask, Command, Decision, Fact, Leaf, Refuse, Step, decisions
+from statechart import RUNNING, Ask, Command, Decision, Fact, Leaf, Refuse, Step, decisions
 
 _REPORTS: Final = frozenset(
     {
@@ -148,6 +148,11 @@ class Core:
         for input in inputs:
             core.receive(input)
         return core
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the run goes on: it was neither cancelled nor has its outcome been decided."""
+        return self.state.leaf.startswith(RUNNING)
 
     def refusal(self, command: Command) -> Exception | None:
         """The error for *command* where the phase alone refuses it; for callers that look at its arguments after that."""

@@ -44,7 +44,8 @@ async def project(work: Work, effect: Project, to: Reporter, hooks: Hooks) -> No
     try:
         if hooks.transform_context is not None:
             messages = await _transformed("transform_context", hooks.transform_context, messages, failures, work)
-        if hooks.convert_to_llm is not None:
+        # The first hook may have cancelled the run itself, or have swallowed that it was.
+        if hooks.convert_to_llm is not None and not work.stopping:
             messages = await _transformed("convert_to_llm", hooks.convert_to_llm, messages, failures, work)
     except asyncio.CancelledError:
         if ended_from_outside(work):

@@ -7,7 +7,7 @@ we asked for is a cancellation, one that came from outside stops the run and goe
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Protocol, final
+from typing import Any, Final, Literal, Protocol, final
 
 from kernel.effects import CallHook, CallModel, PrepareCall, Project, RunTool, Start, Summarize
 from kernel.errors import Failure
@@ -85,6 +85,9 @@ class Work:
         if self.watch is not None:
             self.watch.cancel()
             self.watch = None
+
+
+NOT_EXECUTED: Final = "not executed: the run was stopped before this could begin"
 
 
 def end_with(work: Work, effect: Start, why: str) -> Input:

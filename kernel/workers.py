@@ -17,9 +17,8 @@ from kernel.hooking import ask_before, call_hook, project, summarize
 from kernel.household import Household
 from kernel.inputs import Input, Projected, ToolSettled
 from kernel.responding import stream_response
-from kernel.work import Work, end_with
+from kernel.work import NOT_EXECUTED, Work, end_with
 
-NOT_EXECUTED: Final = "not executed: the run was stopped before this could begin"
 Body = Callable[..., Coroutine[Any, Any, None]]
 
 
@@ -119,7 +118,8 @@ class Workers:
         self._inside.add(work.task)
 
     async def _carry(self, work: Work, effect: Start, body: Body, arguments: tuple[Any, ...]) -> None:
-        if work.stopping:
+        if work.stopping or not self._household.core.is_running:
+            work.stops = max(work.stops, 1)
             self.report(work, end_with(work, effect, NOT_EXECUTED))
             return
         work.started = True

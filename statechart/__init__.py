@@ -2,12 +2,13 @@
 
 from statechart.decisions import Ask, Decision, Decisions, Refuse, Step, compile_table, decisions
 from statechart.table import INTERNAL, NO_OP, ROWS, Row
-from statechart.vocabulary import Action, Command, Fact, Guard, Leaf, Phase, Refusal, phase_of
+from statechart.vocabulary import RUNNING, Action, Command, Fact, Guard, Leaf, Phase, Refusal, phase_of
 
 __all__ = [
     "INTERNAL",
     "NO_OP",
     "ROWS",
+    "RUNNING",
     "Action",
     "Ask",
     "Command",

@@ -9,32 +9,13 @@ from typing import Any, Final
 
 from attrs import define, frozen
 
-from kernel import (
-    Agent,
-    AgentClosedError,
-    AgentState,
-    CustomMessage,
-    KernelConfig,
-    KernelError,
-    Receipt,
-    Run,
-    UserMessage,
-    errors,
-)
-from kernel.guards import GUARDS
-from kernel.state import CoreState
-from statechart import Ask, Command, Leaf, Phase, Refuse, Step, decisions
+from kernel import AgentState, CustomMessage, KernelConfig, Receipt, Run, UserMessage, errors
+from statechart import Command, Leaf, Phase
 from tests.kernel.stateful.listeners import WorldListener
+from tests.kernel.stateful.oracle import core_of, decision_for, error_for, errors_while_idle
 from tests.kernel.stateful.ports import TOOLS, WorldTool
 from tests.kernel.stateful.world import SITUATIONS, RunStory, World
 
-ERRORS: Final = {
-    kind.code: kind
-    for kind in (
-        errors.AgentBusyError, AgentClosedError, errors.NothingToContinueError, errors.NothingToCompactError,
-        errors.QueueFullError, errors.MessageLimitError,
-    )
-}  # fmt: skip
 BAD: Final = (
     "prompt", "prompt 5", "steer", "follow_up 5", "subscribe", "unqueue", "cancel", "tools", "model", "system_prompt",
 )  # fmt: skip
@@ -60,22 +41,18 @@ class Kept:
     copy: str
 
 
-def core_of(agent: Agent) -> CoreState:
-    """What the agent's core remembers: the only look behind its public face."""
-    return agent._shell.core.state
-
-
 class Commands:
     """Gives commands, checks the answers, and remembers what was accepted."""
 
     def __init__(self, world: World, config: KernelConfig) -> None:
         self.world = world
-        self.patient = config.subscribers == "await"
+        self.config = config
         world.sequential = config.tool_execution == "sequential"
         self.items: list[Item] = []
         self.listeners: list[WorldListener] = []
         self.kept: list[Kept] = []
         self.resets = 0
+        self.takings = 0
         self.forgotten = 0
         self.history = 0
         self.prompts = ["p0"]
@@ -87,37 +64,27 @@ class Commands:
 
     def give(self, command: Command, call: Callable[[], Any]) -> tuple[bool, Any]:
         """Give *command* by *call*: whether it was accepted, and what it returned."""
-        world, core = self.world, core_of(self.world.agent)
-        leaf = core.leaf
-        decided = decisions()[leaf][command]
-        while isinstance(decided, Ask):
-            decided = decided.yes if GUARDS[decided.guard](core, None) else decided.no
+        agent, core = self.world.agent, core_of(self.world.agent)
+        leaf, decided = core.leaf, decision_for(core, command)
+        while_idle = errors_while_idle(agent, self.config, command) if leaf is Leaf.IDLE else None
         before = self._picture()
-        wanted_here = self._right_when_idle(command) if leaf is Leaf.IDLE else None
+        answer = error = None
         try:
             answer = call()
-        except KernelError as error:
-            if wanted_here is not None and type(error) is not wanted_here:
-                world.note(f"{command} while idle raised {error!r}; right is {wanted_here}")
-            wanted = ERRORS[decided.refusal] if isinstance(decided, Refuse) else None
-            if type(error) is not wanted:
-                world.note(f"{command} in {leaf} raised {error!r}; right is {decided}")
-            elif f"in phase {world.agent.phase}" not in str(error):
-                world.note(f"the error of {command} does not name the phase: {error}")
-            elif self._picture() != before:
-                world.note(f"{command} was refused in {leaf} and changed something")
+        except Exception as raised:
+            error = raised
+        kind = type(error) if error is not None else None
+        if kind is not error_for(decided) or (while_idle is not None and kind not in while_idle):
+            self.world.note(f"{command} in {leaf} raised {error!r}; right is {decided}, or one of {while_idle}")
+        elif error is None and core.leaf is not decided.target:
+            self.world.note(f"{command} went from {leaf} to {core.leaf}; right is {decided}")
+        elif error is not None:
             SITUATIONS[f"refused: {type(error).__name__}"] += 1
-            return False, None
-        except Exception as error:
-            world.note(f"{command} in {leaf} raised {error!r}")
-            return False, None
-        if wanted_here is not None:
-            world.note(f"{command} was accepted while idle; right is {wanted_here}")
-        if not isinstance(decided, Step):
-            world.note(f"{command} was accepted in {leaf}; right is {decided}")
-        elif core.leaf is not decided.target:
-            world.note(f"{command} went from {leaf} to {core.leaf}; right is {decided.target}")
-        return True, answer
+            if f"in phase {agent.phase}" not in str(error):
+                self.world.note(f"the error of {command} does not name the phase: {error}")
+            if self._picture() != before:
+                self.world.note(f"{command} was refused in {leaf} and changed something")
+        return error is None, answer
 
     def _picture(self) -> Any:
         agent = self.world.agent
@@ -160,8 +127,8 @@ class Commands:
     def _begin(self, command: Command, call: Callable[[], Run], text: str | None = None) -> None:
         accepted, run = self.give(command, call)
         if accepted:
-            world = self.world
-            story = RunStory(run, world.loop.time(), str(command), text, len(self.prompts) - 1)
+            world, steering = self.world, len(self.world.agent.queued.steering)
+            story = RunStory(run, world.loop.time(), str(command), text, len(self.prompts) - 1, steering, self.takings)
             world.runs.append(story)
             story.waiters = [world.loop.create_task(self._wait(story), name=f"a test's wait {n}") for n in range(2)]
             if (mode := world.tape.take(4)) != 1:
@@ -174,7 +141,7 @@ class Commands:
             if story.delays == self.world.delays and story.ended > (story.cancelled or 0.0) and not story.killed:
                 self.world.note(f"cancelled at {story.cancelled}, ended at {story.ended}, and nothing was in the way")
             hurried = result.status in ("cancelled", "failed") or story.told_to_settle is not None
-            if self.patient and self.world.listening[story.run.id] and not hurried:
+            if self.config.subscribers == "await" and self.world.listening[story.run.id] and not hurried:
                 self.world.note(f"run {story.run.id} has settled, and a listener of its events has not")
         return result
 
@@ -262,7 +229,8 @@ class Commands:
         receipt, status = item.receipt, item.receipt.status
         accepted, answer = self.give(Command.UNQUEUE, lambda: self.world.agent.unqueue(receipt))
         right = (receipt.message, "dropped") if status == "queued" else (None, status)
-        item.taken = item.taken or (accepted and status == "queued")
+        if accepted and status == "queued":
+            self._taken([item])
         if accepted and (answer, receipt.status) != right:
             self.world.note(f"unqueue of what was {status} answered {answer}, and it is {receipt.status}")
 
@@ -276,6 +244,7 @@ class Commands:
                 self.world.note(f"clear_queues returned {answer} of {waiting}")
 
     def _taken(self, items: list[Item]) -> None:
+        self.takings += 1
         for item in items:
             item.taken = True
 
@@ -343,7 +312,7 @@ class Commands:
         before = self._picture()
         try:
             call()
-        except (TypeError, ValueError, errors.AgentBusyError, AgentClosedError):
+        except (TypeError, ValueError, errors.AgentBusyError, errors.AgentClosedError):
             if self._picture() != before:
                 self.world.note(f"a bad {which} changed something")
         else:

@@ -11,8 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kernel import Agent, CompactionPolicy, Event, Hooks, KernelConfig, RetryPolicy
 from kernel.testing import SimulatedLoop
 from statechart import Leaf
-from tests.kernel.stateful.commands import BAD, Commands, core_of
+from tests.kernel.stateful.commands import BAD, Commands
 from tests.kernel.stateful.listeners import DEEDS, EVENTS, KINDS
+from tests.kernel.stateful.oracle import core_of
 from tests.kernel.stateful.ports import TOOLS, WorldModel, WorldTool
 from tests.kernel.stateful.promises import Promises
 from tests.kernel.stateful.runs import enters

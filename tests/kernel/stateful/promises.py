@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kernel import KernelConfig, SummaryMessage
-from tests.kernel.stateful.commands import Commands, core_of
+from tests.kernel.stateful.commands import Commands
+from tests.kernel.stateful.oracle import core_of
 from tests.kernel.stateful.runs import CLAIMS, Case, enters, note_situations
 from tests.kernel.stateful.world import RunStory, World
 
@@ -173,6 +174,8 @@ class Promises:
         there = [m for m in (*core.archive, *self.world.agent.messages) if not isinstance(m, SummaryMessage)]
         if there[self.commands.history :] != told:
             yield f"the transcript has {there}, and told was {told}"
+        if any(message.role == "summary" and message.text != "S" for message in self.world.agent.messages):
+            yield "a summary was taken that makes the context no smaller"
 
 
 def insist(claim: str, wrong: Iterator[str]) -> None:

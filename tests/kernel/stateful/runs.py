@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 from attrs import frozen
@@ -10,6 +11,7 @@ from kernel import AssistantMessage, KernelConfig, RunResult, SummaryMessage
 from kernel.events import MessageAccepted, MessageEnded, RunFinished
 from kernel.trace import check
 from tests.kernel.stateful.commands import Commands
+from tests.kernel.stateful.oracle import core_of
 from tests.kernel.stateful.world import SITUATIONS, RunStory, World
 
 
@@ -65,6 +67,23 @@ def _turn_of(event: Any, events: list[Any]) -> int:
     return sum(each.type == "turn.started" for each in events[: event.sequence])
 
 
+def g4_what_did_not_run_has_a_reason(case: Case) -> Iterator[str]:
+    """Calls are left unexecuted or are interrupted only where the run was told to stop or the response was truncated."""
+    stop = None
+    stopped = _told_to_stop(case)
+    for event in case.events:
+        if event.type == "message.ended" and event.message.role == "assistant":
+            stop = event.message.stop
+        stopping = event.type == "tool.ended" and event.text.startswith(("not executed: the run", "interrupted"))
+        truncated = event.type == "tool.ended" and event.text.startswith("not executed: the response")
+        if (stopping and not stopped) or (truncated and stop != "length"):
+            yield f"{event} after a response that ended with {stop}"
+
+
+def _told_to_stop(case: Case) -> bool:
+    return case.story.killed or any(event.type == "phase.changed" and event.target == "cancelling" for event in case.events)
+
+
 def g6_the_prompt_enters_once(case: Case) -> Iterator[str]:
     """What the run was prompted with enters, once, and nothing else does as a prompt."""
     accepted = [event.message for event in case.events if event.type == "message.accepted" and event.origin == "prompt"]
@@ -86,6 +105,32 @@ def g6_follow_ups_come_last(case: Case) -> Iterator[str]:
             owed = [m for m in before if m.role == "tool" and m.call_id not in case.world.terminated]
             if owed:
                 yield f"{event.message} entered, and the model has not seen {owed}"
+
+
+def g6_waiting_steering_joins_the_prompt(case: Case) -> Iterator[str]:
+    """Steering that was queued before a prompt is there when the model is first asked."""
+    untouched = case.story.takings == case.commands.takings
+    answers = [place for place, event in enumerate(case.events) if event.type == "message.started"]
+    if case.story.text is not None and case.story.steering and untouched and answers:
+        before = [event for event in case.events[: answers[0]] if event.type == "message.accepted"]
+        if not any(event.origin == "steering" for event in before):
+            yield f"{case.story.steering} messages steered, and the model was asked with {before}"
+
+
+def g6_turns_have_a_cause(case: Case) -> Iterator[str]:
+    """A turn begins with a message that entered, or with results that the model has not seen; or it tells a failure."""
+    turns: list[list[Any]] = []
+    for event in case.events:
+        if event.type == "turn.started":
+            turns.append([])
+        if turns:
+            turns[-1].append(event)
+    for before, turn in pairwise(turns):
+        entered = any(event.type == "message.accepted" for event in turn)
+        owed = any(event.type == "tool.ended" for event in before)
+        told = turn is turns[-1] and case.result.status == "failed"
+        if not (entered or owed or told):
+            yield f"{turn[0]} began for nothing"
 
 
 def g6_nothing_is_left_behind(case: Case) -> Iterator[str]:
@@ -118,11 +163,58 @@ def g9_attempts_are_bounded(case: Case) -> Iterator[str]:
         yield f"the system prompts were {prompts}, and {case.story.prompts} was set when the run began"
 
 
+def g10_a_threshold_ends_no_run(case: Case) -> Iterator[str]:
+    """After a compaction near the window the run goes on, whatever came of it."""
+    reason = None
+    for event in case.events:
+        reason = event.reason if event.type == "compaction.started" else reason
+        moved = (event.source, event.target) if event.type == "phase.changed" else None
+        if moved == ("compaction", "settling") and reason == "threshold" and not case.story.killed:
+            yield "the run ended with a compaction that it could do without"
+
+
+def g15_failed_hooks_are_told(case: Case) -> Iterator[str]:
+    """Each hook that raised is told of, and no other; in a run that is told to stop, what came too late is not."""
+    failed = Counter({hook: n for (run, hook), n in case.world.failed_hooks.items() if run == case.result.run_id})
+    told = Counter(event.hook for event in case.events if event.type == "hook.failed")
+    if told != failed and not (_told_to_stop(case) and told <= failed):
+        yield f"hooks failed: {failed}, told: {told}"
+
+
+def g15_stops_when_told(case: Case) -> Iterator[str]:
+    """`should_stop_after_turn` is asked once after each completed turn, and its answer is what happens."""
+    run, stopped = case.result.run_id, _told_to_stop(case)
+    turns = sum(event.type == "phase.changed" and event.target == "steering" for event in case.events)
+    asked, wanted = case.world.stop_asked[run], case.world.stop_wanted[run]
+    if (
+        "should_stop_after_turn" in core_of(case.world.agent).hooks
+        and asked != turns
+        and not (stopped and asked == turns - 1)
+    ):
+        yield f"asked {asked} times after {turns} turns"
+    if (case.result.status == "stopped") != (wanted > 0) and not (stopped and wanted):
+        yield f"asked {asked} times, wanted {wanted} times, and the run is {case.result.status}"
+
+
+def failed_listeners_are_told(case: Case) -> Iterator[str]:
+    """Each listener that raised is told of, but for those that raised when they heard of that, or of the end."""
+    told = sum(event.type == "subscriber.failed" for event in case.events)
+    raised = case.world.raised[case.result.run_id]
+    if not raised <= told <= raised + case.world.raised["perhaps"]:
+        yield f"{raised} listeners raised, and {told} are told"
+    fails = case.config.subscriber_failure == "fail_run"
+    failed = case.result.failure is not None and case.result.failure.code == "SUBSCRIBER_FAILED"
+    if (failed and not fails) or (fails and raised and case.result.status not in ("failed", "cancelled")):
+        yield f"{raised} listeners raised, and the run is {case.result.status}"
+
+
 def g16_turns_are_bounded(case: Case) -> Iterator[str]:
     """`max_turns` holds, but for the turn that tells of a failure."""
     limit, turns = case.config.max_turns, case.result.turns
     if limit is not None and turns > limit + (case.result.status == "failed"):
         yield f"{turns} turns"
+    if case.result.status == "max_turns" and turns != limit:
+        yield f"max_turns after {turns} turns"
     started = sum(event.type == "turn.started" for event in case.events)
     if started != turns:
         yield f"{started} turns started, and {turns} are told"
@@ -160,12 +252,19 @@ def reader_read_the_events(case: Case) -> Iterator[str]:
 CLAIMS: Final = (
     g1_to_g11_by_its_trace,
     g4_bodies_are_told,
+    g4_what_did_not_run_has_a_reason,
     g6_the_prompt_enters_once,
     g6_items_enter_in_order,
     g6_follow_ups_come_last,
+    g6_waiting_steering_joins_the_prompt,
+    g6_turns_have_a_cause,
     g6_nothing_is_left_behind,
     g7_run_ended_as_it_was_told,
     g9_attempts_are_bounded,
+    g10_a_threshold_ends_no_run,
+    g15_failed_hooks_are_told,
+    g15_stops_when_told,
+    failed_listeners_are_told,
     g16_turns_are_bounded,
     result_has_the_messages,
     reader_read_the_events,

@@ -53,6 +53,8 @@ class RunStory:
     by: str
     text: str | None
     prompts: int
+    steering: int
+    takings: int
     ended: float | None = None
     cancelled: float | None = None
     reason: str | None = None
@@ -95,6 +97,8 @@ class World:
         self.listening: Counter[str] = Counter()
         self.terminated: set[str] = set()
         self.failed_hooks: Counter[tuple[str, str]] = Counter()
+        self.stop_asked: Counter[str] = Counter()
+        self.stop_wanted: Counter[str] = Counter()
         self.raised: Counter[str] = Counter()
         self.delays = 0
         self.stubborn = 0
@@ -190,7 +194,9 @@ class World:
     def convert_to_llm(self, messages: Sequence[Message]) -> Any:
         """The hook: custom messages become a user's."""
         self.begin("convert_to_llm", Phase.TURN)
-        return self._answer("convert_to_llm", [UserMessage(m.kind) if isinstance(m, CustomMessage) else m for m in messages], "no messages")
+        return self._answer(
+            "convert_to_llm", [UserMessage(m.kind) if isinstance(m, CustomMessage) else m for m in messages], "no messages"
+        )
 
     def before_tool_call(self, call: ToolCall, arguments: dict[str, Any]) -> Any:
         """The hook. What it does to its copy of the arguments concerns nobody."""
@@ -206,6 +212,7 @@ class World:
     def should_stop_after_turn(self, state: Any) -> Any:
         """The hook."""
         self.begin("should_stop_after_turn", Phase.STEERING)
+        self.stop_asked[self.runs[-1].run.id] += 1
         return self._answer("should_stop_after_turn", self.tape.take(4) == 3, None)
 
     def _answer(self, hook: str, right: Any, wrong: Any) -> Any:
@@ -215,7 +222,7 @@ class World:
             raise ValueError("the hook broke")
         if how == 2:
             self.act("cancel")
-        return self._late_answer(how, hook, right, wrong) if how > 2 else right
+        return self._late_answer(how, hook, right, wrong) if how > 2 else self._answered(hook, right)
 
     async def _late_answer(self, how: int, hook: str, right: Any, wrong: Any) -> Any:
         await self.sleep((0, 1, 0, 1, 0)[how - 3])
@@ -227,6 +234,11 @@ class World:
             if wrong is not None:
                 self._hook_failed(hook)
             return wrong
+        return self._answered(hook, right)
+
+    def _answered(self, hook: str, right: Any) -> Any:
+        if hook == "should_stop_after_turn" and right:
+            self.stop_wanted[self.runs[-1].run.id] += 1
         return right
 
     def _hook_failed(self, hook: str) -> None:
