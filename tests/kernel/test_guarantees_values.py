@@ -175,6 +175,24 @@ class TestG13NothingLeft:
 
         assert play(main()) == (0, 0, 0)
 
+    def test_what_was_abandoned_leaves_no_timer(self) -> None:
+        """A call that is given up is watched by nobody any more."""
+        stage = Stage([call("c1", "act")], cancel_grace=1)
+        stage.agent.configure(tools=[Act(body=stage.deaf("end"), timeout=600)])
+
+        async def main() -> int:
+            run = stage.agent.prompt("Hi")
+            await ticks()
+            stage.agent.cancel()
+            await run
+            loop: Any = asyncio.get_running_loop()
+            timers = loop.timers()
+            stage.gates.open("end")
+            await ticks()
+            return timers
+
+        assert play(main()) == 0
+
     def test_a_reader_that_waits_for_idle_finds_nothing_left(self) -> None:
         """Whoever has read a run to its end and waited for idle finds no task of it alive."""
         stage = Stage(["a"])
@@ -308,6 +326,13 @@ class TestG15Hooks:
         stage = with_hook("convert_to_llm", convert, ["done"], messages=(CustomMessage("note"),))
         play(stage.run())
         assert said(stage.model.requests[0].messages) == [("user", "[note]"), ("user", "Hi")]
+
+    @pytest.mark.parametrize("name", ["transform_context", "convert_to_llm"])
+    def test_a_custom_message_that_no_hook_rewrote_is_left_out(self, name: str) -> None:
+        """A hook that hands custom messages on does not show them to the model."""
+        stage = with_hook(name, lambda messages: [*messages, CustomMessage("added")], ["done"], messages=turns(1))
+        play(stage.run())
+        assert stage.model.requests[0].messages == (*turns(1), UserMessage("Hi"))
 
     @pytest.mark.parametrize(
         ("answer", "text"),

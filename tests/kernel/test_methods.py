@@ -212,7 +212,7 @@ def at(place: str) -> Iterator[Theatre]:
         with loop.active():
             theatre = drive(loop)
             assert theatre.core.state.leaf is leaf
-            assert theatre.agent.phase is phase_of(leaf)
+            assert theatre.agent.phase is theatre.agent.state.phase is phase_of(leaf)
             yield theatre
             for waiting in theatre.waiting:
                 waiting.close()

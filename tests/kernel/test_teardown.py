@@ -89,8 +89,11 @@ class TestLoopTeardown:
         stage, loop = waiting("tool"), SimulatedLoop()
         with loop.active():
             run = stage.agent.prompt("Hi")
-        loop.shutdown()
+            (task,) = loop.unfinished()
+            task.cancel()
+        assert loop.shutdown() == []
         ended_as_cancelled(stage, run)
+        assert task.cancelled()
 
     def test_asyncio_run_comes_back(self) -> None:
         """A script that forgets its run ends, and finds it cancelled."""

@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from kernel import core, guards
 from kernel.actions import ACTIONS, batches, endings, turns
-from kernel.core import BoundStep, bound_table
+from kernel.core import BoundStep, Core, bound_table
 from kernel.effects import Barrier
 from kernel.events import MessageAccepted, RunFinished
 from kernel.listeners import Listeners
@@ -46,6 +46,7 @@ def cancel_misses_what_has_not_begun(plant: Plant) -> None:
     """Work whose task was made but has not taken its first step is not told of a cancel."""
     stop = Work.stop
     plant.setattr(Work, "stop", lambda work: stop(work) if work.started else None)
+    plant.setattr(Core, "is_running", True)
 
 
 def cancel_has_no_deadline(plant: Plant) -> None:
@@ -130,11 +131,6 @@ def retries_never_end(plant: Plant) -> None:
     plant.setitem(guards.GUARDS, Guard.RETRYABLE, lambda _, report: report.failure.retryable)
 
 
-def keys_are_not_held(plant: Plant) -> None:
-    """Two calls that share a resource key run at the same time."""
-    plant.setattr(CoreState, "held_resources", lambda state: set())
-
-
 def unsubscribing_removes_the_first(plant: Plant) -> None:
     """To unsubscribe ends somebody else's subscription."""
 
@@ -163,7 +159,6 @@ FAULTS: Final[tuple[Callable[[Plant], None], ...]] = (
     cut_messages_are_sent,
     follow_ups_push_in,
     retries_never_end,
-    keys_are_not_held,
     unsubscribing_removes_the_first,
     the_table_forgets_a_cancel,
 )
