@@ -64,9 +64,16 @@ def prepare(effect: PrepareCall, setup: Setup) -> tuple[ToolSpec | None, CallPre
     try:
         spec.validate(thaw(call.arguments))
         resources = _keys(spec, call)
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            # It ends the program, but from the loop: here it would leave the run without the call's answer.
+            asyncio.get_running_loop().call_soon(_raise, error)
         return None, CallPrepared(effect.work, error=describe(error))
     return spec, CallPrepared(effect.work, resources)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 def _keys(spec: ToolSpec, call: ToolCall) -> tuple[str, ...]:

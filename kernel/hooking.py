@@ -63,11 +63,10 @@ async def _transformed(
         if wrong:
             raise TypeError(f"{name} must return messages, not {wrong[0]!r}")
         return answer
-    except asyncio.CancelledError as error:
-        if work.stopping or ended_from_outside(work):
+    except BaseException as error:
+        ended = isinstance(error, asyncio.CancelledError) and (work.stopping or ended_from_outside(work))
+        if ended or isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
-        failures.append((name, describe(error)))
-    except Exception as error:
         failures.append((name, describe(error)))
     return messages
 

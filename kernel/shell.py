@@ -65,12 +65,23 @@ class Shell:
             drive.take(effects)
             drive.wake()
 
+    def forget_the_dead(self) -> None:
+        """What was abandoned on a loop that is closed by now will never go on: it holds nothing any more."""
+        for task, work in list(self.abandoned.items()):
+            if not task.get_loop().is_closed():
+                continue
+            del self.abandoned[task]
+            for number, held in list(self.core.state.abandoned.items()):
+                if (held.run_id, held.call_id) == (work.run_id, work.call_id):
+                    self.report(ToolSettled(number, held.call_id, (), ended="cancelled"))
+
     def begin(self, input: Prompt | Continue | Compact, name: str) -> Run:
         """Carry out a command that starts a run."""
         self.check(name)
         loop = asyncio._get_running_loop()
         if loop is None:
             raise WrongLoopError(f"{name}() needs a running event loop; in a script or a notebook use run_sync()")
+        self.forget_the_dead()
         effects = self.core.receive(input)
         run = Run(input.run_id, self.core.state.config.event_buffer, self.cancel, self.refuse_reentry)
         self.drive = Drive(self, run, loop)

@@ -102,7 +102,7 @@ def end_with(work: Work, effect: Start, why: str) -> Input:
         case PrepareCall():
             return CallPrepared(work.number, error=why)
         case Project():
-            return Projected(work.number)
+            return Projected(work.number, failures=() if work.stopping else ((work.name, why),))
         case CallHook():
             return HookReturned(work.number, failure=why)
         case Summarize():

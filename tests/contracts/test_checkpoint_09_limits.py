@@ -278,8 +278,9 @@ async def test_what_was_accepted_is_never_stranded():
 
 @simulated
 async def test_an_answer_that_is_owed_already_is_not_reserved_for():
-    """The reservation is exactly: two for each queued message, and what the turn at hand may still add. A run that meets the
-    cap in spite of it settles with the code of the limit, loses nothing, and the agent is usable after a reset."""
+    """The reservation is exactly: two for each queued message, and what the turn at hand may still add. A run that meets
+    the cap in spite of it settles with the code of the limit, loses nothing, and the agent is usable after a reset.
+    """
     agent = Agent(ScriptedModel([say("par"), say("x"), say("y"), say("z")]), config=_config(message_limit=3))
     on(agent, "message.updated", agent.cancel)
     await agent.prompt("Hi")

@@ -67,7 +67,6 @@ class TestPatience:
         assert play(main()) == 105
         assert stage.agent.phase == "closed"
 
-    @pytest.mark.xfail(strict=True, reason="in settling the deadline is a no-op: only a cancel ends such a wait")
     def test_a_deadline_ends_a_wait_that_can_not_be_seen(self) -> None:
         """A listener that waits for its run through another task is ended by `run_deadline`, at the very end too."""
         stage = Stage(["a"], run_deadline=10, cancel_grace=5)

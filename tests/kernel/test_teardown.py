@@ -330,7 +330,6 @@ class TestRunSync:
         assert stage.agent.run_sync("again").final_text == "b"
         assert [text for role, text in stage.said if role == "tool"] != ["late"]
 
-    @pytest.mark.xfail(strict=True, reason="the keys of what was abandoned before its loop closed are held for ever")
     @pytest.mark.parametrize("kind", ["task", "thread"])
     def test_what_a_deaf_tool_held_is_free_when_it_is_gone(self, kind: str) -> None:
         """The keys of a tool that was left in another loop are free when its task can't go on or its thread has ended."""
