@@ -141,6 +141,7 @@ class Commands:
             if story.delays == self.world.delays and story.ended > (story.cancelled or 0.0) and not story.killed:
                 self.world.note(f"cancelled at {story.cancelled}, ended at {story.ended}, and nothing was in the way")
             hurried = result.status in ("cancelled", "failed") or story.told_to_settle is not None
+            hurried = hurried or self.config.run_deadline is not None
             if self.config.subscribers == "await" and self.world.listening[story.run.id] and not hurried:
                 self.world.note(f"run {story.run.id} has settled, and a listener of its events has not")
         return result
