@@ -53,6 +53,7 @@ class Commands:
         self.kept: list[Kept] = []
         self.resets = 0
         self.takings = 0
+        self.closing = False
         self.forgotten = 0
         self.history = 0
         self.prompts = ["p0"]
@@ -141,7 +142,8 @@ class Commands:
             if story.delays == self.world.delays and story.ended > (story.cancelled or 0.0) and not story.killed:
                 self.world.note(f"cancelled at {story.cancelled}, ended at {story.ended}, and nothing was in the way")
             hurried = result.status in ("cancelled", "failed") or story.told_to_settle is not None
-            hurried = hurried or self.config.run_deadline is not None
+            deadline = self.config.run_deadline
+            hurried = hurried or (deadline is not None and story.ended >= story.began + deadline)
             if self.config.subscribers == "await" and self.world.listening[story.run.id] and not hurried:
                 self.world.note(f"run {story.run.id} has settled, and a listener of its events has not")
         return result
@@ -183,6 +185,8 @@ class Commands:
 
     def aclose(self) -> None:
         """Close in a task of its own."""
+
+        self.closing = True
 
         async def close() -> None:
             # The command is the first step of the coroutine: nothing can come in between.

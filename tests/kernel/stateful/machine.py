@@ -40,10 +40,10 @@ WISHES: Final = {
     Leaf.RETRY: "busy", Leaf.TOOLS: "call", Leaf.COMPACTION: "overflow", Leaf.STEERING: "say", Leaf.FOLLOW_UP: "say",
     "retry.scheduled": "busy", "retry.ended": "busy", "-> retry": "busy", "tool.started": "call", "tool.ended": "call",
     "compaction.started": "overflow", "compaction.ended": "overflow", "-> compaction": "overflow", "turn.ended": "say",
-    "-> follow_up": "say",
+    "-> follow_up": "say", "-> steering": "say", "-> settling": "say", "run.finished": "say", Leaf.SETTLING: "say",
 }  # fmt: skip
 """What the next response must be for a run to come to a place, or to an event."""
-WISH: Final = st.sampled_from((None, "call", "say", "busy"))
+WISH: Final = st.sampled_from((None, "call", "say", "busy", "writers"))
 HOOKS: Final = (
     "transform_context", "convert_to_llm", "before_tool_call", "after_tool_result", "should_stop_after_turn"
 )  # fmt: skip
@@ -190,6 +190,13 @@ class AgentMachine(RuleBasedStateMachine):
     @rule(tape=TAPE, then=THEN)
     def continue_(self, tape: bytes, then: int) -> None:
         self.give(self.commands.continue_, tape=tape, then=then)
+
+    @rule(queue=st.sampled_from(("steer", "follow_up")), then=THEN)
+    def start_over(self, queue: str, then: int) -> None:
+        """Go on from an empty transcript, with a message queued."""
+        self.give(self.commands.reset)
+        self.give(self.commands.act, queue)
+        self.give(self.commands.continue_, then=then)
 
     @rule(tape=TAPE, then=THEN)
     def compact(self, tape: bytes, then: int) -> None:

@@ -107,6 +107,8 @@ class Promises:
         busy = state.phase not in ("idle", "closed")
         if state.is_running != busy:
             yield f"is_running is {state.is_running} in {state.phase}"
+        if state.phase == "closed" and not self.commands.closing:
+            yield "closed, and nobody asked for that"
         if state.is_streaming and state.phase != "turn":
             yield f"streaming in {state.phase}"
         if (state.streaming_message or state.pending_tool_calls) and state.phase not in ("turn", "cancelling"):

@@ -131,6 +131,11 @@ def retries_never_end(plant: Plant) -> None:
     plant.setitem(guards.GUARDS, Guard.RETRYABLE, lambda _, report: report.failure.retryable)
 
 
+def keys_are_not_held(plant: Plant) -> None:
+    """Two calls that share a resource key run at the same time."""
+    plant.setattr(CoreState, "held_resources", lambda state: set())
+
+
 def unsubscribing_removes_the_first(plant: Plant) -> None:
     """To unsubscribe ends somebody else's subscription."""
 
@@ -159,6 +164,7 @@ FAULTS: Final[tuple[Callable[[Plant], None], ...]] = (
     cut_messages_are_sent,
     follow_ups_push_in,
     retries_never_end,
+    keys_are_not_held,
     unsubscribing_removes_the_first,
     the_table_forgets_a_cancel,
 )

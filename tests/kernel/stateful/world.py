@@ -107,6 +107,7 @@ class World:
         self.deaf = 0
         self.calls = 0
         self.wish: str | None = None
+        self.fates: list[int] = []
         self.gate = asyncio.Event()
 
     def note(self, problem: str) -> None:
@@ -216,15 +217,15 @@ class World:
         return self._answer("should_stop_after_turn", self.tape.take(4) == 3, None)
 
     def _answer(self, hook: str, right: Any, wrong: Any) -> Any:
-        how = self.tape.take(8)
+        how, run = self.tape.take(8), self.runs[-1].run.id if self.runs else ""
         if how == 1:
-            self._hook_failed(hook)
+            self._hook_failed(run, hook)
             raise ValueError("the hook broke")
         if how == 2:
             self.act("cancel")
-        return self._late_answer(how, hook, right, wrong) if how > 2 else self._answered(hook, right)
+        return self._late_answer(how, run, hook, right, wrong) if how > 2 else self._answered(run, hook, right)
 
-    async def _late_answer(self, how: int, hook: str, right: Any, wrong: Any) -> Any:
+    async def _late_answer(self, how: int, run: str, hook: str, right: Any, wrong: Any) -> Any:
         await self.sleep((0, 1, 0, 1, 0)[how - 3])
         if how == 5:
             await self.hang()
@@ -232,18 +233,18 @@ class World:
             await self.ignore_cancel()
         elif how == 7:
             if wrong is not None:
-                self._hook_failed(hook)
+                self._hook_failed(run, hook)
             return wrong
-        return self._answered(hook, right)
+        return self._answered(run, hook, right)
 
-    def _answered(self, hook: str, right: Any) -> Any:
+    def _answered(self, run: str, hook: str, right: Any) -> Any:
         if hook == "should_stop_after_turn" and right:
-            self.stop_wanted[self.runs[-1].run.id] += 1
+            self.stop_wanted[run] += 1
         return right
 
-    def _hook_failed(self, hook: str) -> None:
+    def _hook_failed(self, run: str, hook: str) -> None:
         if hook:
-            self.failed_hooks[self.runs[-1].run.id, hook] += 1
+            self.failed_hooks[run, hook] += 1
 
     async def summarize(self, messages: Sequence[Message]) -> str:
         """The compactor."""
