@@ -35,7 +35,7 @@ class Delivery:
 
     __slots__ = (
         "_abandon", "_awaits", "_began", "_failed", "_free", "_gone", "_inside", "_listeners", "_observe", "_patient",
-        "_pending", "_tails", "_waiting",
+        "_tails", "_waiting", "pending",
     )  # fmt: skip
 
     def __init__(
@@ -55,21 +55,16 @@ class Delivery:
         self._abandon = abandon
         self._awaits = self._patient = patient
         self._gone = False
-        self._pending: _Pending | None = None
+        self.pending: _Pending | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._free: asyncio.Future[None] | None = None
         self._tails: dict[int, asyncio.Future[Any]] = {}
         self._began: list[asyncio.Future[Any]] = []
 
-    @property
-    def blocked(self) -> bool:
-        """Whether a listener must be awaited before anything else is delivered."""
-        return self._pending is not None
-
     def tell(self, event: Event) -> None:
-        """Tell the listeners of *event*; `blocked` afterwards when one of them must be awaited."""
+        """Tell the listeners of *event*. Afterwards `pending` is not None when one of them must be awaited first."""
         if self._listeners.all:
-            self._pending = self._tell(event, self._listeners.all, 0)
+            self.pending = self._tell(event, self._listeners.all, 0)
 
     def _tell(self, event: Event, listeners: Sequence[Listener], start: int) -> _Pending | None:
         for index in range(start, len(listeners)):
@@ -101,7 +96,7 @@ class Delivery:
 
     async def wait(self) -> None:
         """Await the listener at which the delivery stopped, and tell the next ones."""
-        pending = self._pending
+        pending = self.pending
         if pending is None:
             return
         loop = asyncio.get_running_loop()
@@ -124,14 +119,14 @@ class Delivery:
         error = failure_of(task) if task.done() else None
         if error is not None:
             self._fail(pending.event, error)
-        if self._pending is pending:
-            self._pending = self._tell(pending.event, pending.listeners, pending.next)
-        if self._pending is None:
+        if self.pending is pending:
+            self.pending = self._tell(pending.event, pending.listeners, pending.next)
+        if self.pending is None:
             release(self._free)
 
     def free(self) -> Awaitable[None] | None:
         """What to wait for before more is published; None when nothing is in the way."""
-        if self._pending is None:
+        if self.pending is None:
             return None
         if self._free is None or self._free.done():
             self._free = asyncio.get_running_loop().create_future()
@@ -146,7 +141,7 @@ class Delivery:
         """Nobody is left to wait for anything: tell the rest at once, and let go of what listeners want to begin."""
         self._patient = False
         self._gone = True
-        pending, self._pending = self._pending, None
+        pending, self.pending = self.pending, None
         if pending is not None:
             if self._waiting is None:
                 drop(pending.answer)

@@ -92,11 +92,12 @@ class Drive:
 
     def receive(self, input: Input) -> None:
         """Hand *input* to the core and perform what it asks for. Inputs that come up meanwhile wait their turn."""
-        self._inbox.append(input)
         if self._taking:
+            self._inbox.append(input)
             return
         self._taking = True
         try:
+            self.take(self._household.core.receive(input))
             while self._inbox:
                 self.take(self._household.core.receive(self._inbox.popleft()))
         except Exception as error:
@@ -106,12 +107,16 @@ class Drive:
 
     def take(self, effects: list[Effect]) -> None:
         """Keep what has its order, and perform the rest at once."""
+        immediate: list[Effect] | None = None
         for effect in effects:
             if not effect.immediate:
                 self._outbox.append(effect)
-        for effect in effects:
-            if effect.immediate:
-                self._perform(effect)
+            elif immediate is None:
+                immediate = [effect]
+            else:
+                immediate.append(effect)
+        for effect in immediate or ():
+            self._perform(effect)
 
     def _perform(self, effect: Any) -> None:
         match effect:
@@ -146,21 +151,21 @@ class Drive:
 
         The last step of a run is left to the run's own task (*final*), so that nothing of the run is alive after it.
         """
-        if self._pumping or self._delivery.blocked:
+        delivery, outbox = self._delivery, self._outbox
+        if self._pumping or delivery.pending is not None:
             return
         self._pumping = True
         final = final or self._broken
         try:
-            while self._outbox and not self._delivery.blocked:
-                effect = self._outbox.popleft()
+            while outbox and delivery.pending is None:
+                effect = outbox.popleft()
                 if isinstance(effect, Event):
                     self.run.put(effect)
-                    self._delivery.tell(effect)
+                    delivery.tell(effect)
                 elif type(effect) is Barrier:
                     self.receive(Advance(effect.token))
                 elif type(effect) is Settle and not final:
-                    self._outbox.appendleft(effect)
-                    self.wake()
+                    outbox.appendleft(effect)
                     return
                 elif type(effect) is Settle:
                     self.receive(Settled())
@@ -170,7 +175,7 @@ class Drive:
             self.report_bug(error)
         finally:
             self._pumping = False
-            if self._outbox or self._delivery.blocked:
+            if outbox or delivery.pending is not None:
                 self.wake()
         if self._broken and not self._settled:
             self._end_in_any_case()
@@ -183,7 +188,7 @@ class Drive:
                 self.pump(final=True)
                 if self._settled:
                     return
-                if self._delivery.blocked:
+                if self._delivery.pending is not None:
                     await self._delivery.wait()
                 else:
                     self._wakeup = self.loop.create_future()

@@ -56,7 +56,7 @@ class Run:
                 self._lost = (event.sequence, event.sequence)
                 return
         self._buffer.append(event)
-        if self._reader is not None:
+        if self._reader is not None and not self._reader.done():
             _wake(self._reader)
 
     def end(self, result: RunResult) -> None:

@@ -185,7 +185,6 @@ class Commands:
 
     def aclose(self) -> None:
         """Close in a task of its own."""
-
         self.closing = True
 
         async def close() -> None:

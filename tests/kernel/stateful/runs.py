@@ -109,12 +109,13 @@ def g6_follow_ups_come_last(case: Case) -> Iterator[str]:
 
 def g6_waiting_steering_joins_the_prompt(case: Case) -> Iterator[str]:
     """Steering that was queued before a prompt is there when the model is first asked."""
-    untouched = case.story.takings == case.commands.takings
-    answers = [place for place, event in enumerate(case.events) if event.type == "message.started"]
-    if case.story.text is not None and case.story.steering and untouched and answers:
-        before = [event for event in case.events[: answers[0]] if event.type == "message.accepted"]
-        if not any(event.origin == "steering" for event in before):
-            yield f"{case.story.steering} messages steered, and the model was asked with {before}"
+    story, was_asked = case.story, any(each.id.startswith(f"{case.result.run_id}:") for each in case.world.requests)
+    if story.text is None or not story.steering or not was_asked or story.takings != case.commands.takings:
+        return
+    answer = next((place for place, event in enumerate(case.events) if event.type == "message.started"), None)
+    before = [event for event in case.events[:answer] if event.type == "message.accepted"]
+    if not any(event.origin == "steering" for event in before):
+        yield f"{story.steering} messages steered, and the model was asked with {before}"
 
 
 def g6_turns_have_a_cause(case: Case) -> Iterator[str]:
