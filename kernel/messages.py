@@ -58,6 +58,10 @@ class Usage:
         return self.input + self.output
 
 
+NO_USAGE: Final = Usage()
+"""No tokens at all."""
+
+
 @final
 @frozen
 class Text:

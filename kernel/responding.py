@@ -83,13 +83,13 @@ def _watch_idle(work: Work, idle: float | None, to: Reporter) -> None:
         return
     loop = asyncio.get_running_loop()
     work.last = loop.time()
+    work.watch = loop.call_later(idle, _look, work, idle, to, loop)
 
-    def look() -> None:
-        left = work.last + idle - loop.time()
-        if left > 0:
-            work.watch = loop.call_later(min(left, idle), look)
-            return
-        failure = Failure(f"the model said nothing for {idle} s (stream_idle_timeout)", retryable=True)
-        to.expire(work, ResponseFailed(work.number, failure, random.random()))
 
-    work.watch = loop.call_later(idle, look)
+def _look(work: Work, idle: float, to: Reporter, loop: asyncio.AbstractEventLoop) -> None:
+    left = work.last + idle - loop.time()
+    if left > 0:
+        work.watch = loop.call_later(min(left, idle), _look, work, idle, to, loop)
+        return
+    failure = Failure(f"the model said nothing for {idle} s (stream_idle_timeout)", retryable=True)
+    to.expire(work, ResponseFailed(work.number, failure, random.random()))

@@ -5,7 +5,6 @@ run's and is thrown away with it, so that nothing of a run can leak into the nex
 decided; whatever leaves (events, effects, results, snapshots) is frozen.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final, Literal, final
@@ -17,7 +16,7 @@ from kernel.effects import Barrier, Effect, ItemsLeft, StartTimer, StopTimer
 from kernel.errors import Failure
 from kernel.events import Event, QueueChanged, RunResult, RunStatus
 from kernel.inputs import QueuedItem
-from kernel.messages import AssistantMessage, Message, Text, ToolCall, Usage
+from kernel.messages import NO_USAGE, AssistantMessage, Message, Text, ToolCall, Usage
 from kernel.open_message import OpenMessage
 from kernel.setup import Setup
 from kernel.transcript import Transcript
@@ -66,15 +65,19 @@ class Batch:
 
     calls: list[OpenCall]
     sequential: bool
-
-    def with_status(self, status: CallStatus) -> list[OpenCall]:
-        """Its calls of this status, in source order."""
-        return [call for call in self.calls if call.status is status]
+    announced: int = 0
+    """How many calls, from the first, wait no longer. Kept up and not counted, since counting at each step is quadratic."""
+    done: int = 0
+    """How many calls have their final result."""
+    current: OpenCall | None = None
+    """The call that is announced or being prepared: one at a time."""
+    ready: list[OpenCall] = field(factory=list)
+    hooks_due: list[OpenCall] = field(factory=list)
 
     @property
     def open_count(self) -> int:
         """How many calls have no final result yet."""
-        return sum(call.status is not CallStatus.DONE for call in self.calls)
+        return len(self.calls) - self.done
 
 
 @final
@@ -105,7 +108,7 @@ class RunState:
     sequence: int = 0
     turn: int = 0
     requests: int = 0
-    usage: Usage = field(factory=Usage)
+    usage: Usage = NO_USAGE
     messages: list[Message] = field(factory=list)
     final_text: str = ""
     partial: AssistantMessage | None = None
@@ -168,7 +171,7 @@ class CoreState:
     archive: tuple[Message, ...] = ()
     context_tokens: int | None = None
     error_message: str | None = None
-    listener_failures: "deque[ListenerFailure]" = field(factory=lambda: deque(maxlen=ERRORS_KEPT))
+    listener_failures: tuple[ListenerFailure, ...] = ()
     listener_failure_count: int = 0
     works: dict[int, OpenCall | None] = field(factory=dict)
     abandoned: dict[int, HeldCall] = field(factory=dict)

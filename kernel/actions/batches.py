@@ -50,29 +50,33 @@ def announce_next(state: CoreState) -> None:
     batch = _batch(state)
     if not batch.open_count:
         return
-    for call in batch.calls:
-        if call.status is CallStatus.WAITING:
-            _announce(state, call)
-            break
+    if batch.announced < len(batch.calls):
+        _announce(state, batch.calls[batch.announced])
     state.await_delivery()
 
 
 def _announce(state: CoreState, call: OpenCall) -> None:
+    batch = _batch(state)
+    batch.announced += 1
+    batch.current = call
     call.status = CallStatus.ANNOUNCED
     state.publish(ToolStarted, call.call.id, call.call.name, call.call.arguments)
 
 
 def advance_batch(state: CoreState, input: Any) -> None:
     batch = _batch(state)
-    for call in batch.with_status(CallStatus.HOOK_DUE):
-        call.status = CallStatus.HOOK
-        state.effects.append(CallHook(state.start(call), "after_tool_result", _message(call)))
-    announced = batch.with_status(CallStatus.ANNOUNCED)
-    if announced:
-        announced[0].status = CallStatus.PREPARING
-        state.effects.append(PrepareCall(state.start(announced[0]), announced[0].call))
-    elif not batch.with_status(CallStatus.PREPARING):
-        _run_ready(state, batch)
+    if batch.hooks_due:
+        due, batch.hooks_due = batch.hooks_due, []
+        for call in due:
+            call.status = CallStatus.HOOK
+            state.effects.append(CallHook(state.start(call), "after_tool_result", _message(call)))
+    current = batch.current
+    if current is None:
+        if batch.ready:
+            _run_ready(state, batch)
+    elif current.status is CallStatus.ANNOUNCED:
+        current.status = CallStatus.PREPARING
+        state.effects.append(PrepareCall(state.start(current), current.call))
 
 
 def _run_ready(state: CoreState, batch: Batch) -> None:
@@ -80,8 +84,11 @@ def _run_ready(state: CoreState, batch: Batch) -> None:
     held, and for each that a call before it waits for.
     """
     held = state.held_resources()
-    for call in batch.with_status(CallStatus.READY):
-        if not held.intersection(call.resources):
+    ready, batch.ready = batch.ready, []
+    for call in ready:
+        if held.intersection(call.resources):
+            batch.ready.append(call)
+        else:
             call.status = CallStatus.RUNNING
             call.executed = True
             spec = state.setup.tools[call.call.name]
@@ -92,8 +99,10 @@ def _run_ready(state: CoreState, batch: Batch) -> None:
 
 def take_prepared(state: CoreState, input: CallPrepared) -> None:
     call = _open_call(state, input.work)
+    _batch(state).current = None
     if input.error is None:
         call.status = CallStatus.READY
+        _batch(state).ready.append(call)
         call.resources = input.resources
         if _batch(state).sequential:
             state.await_delivery()
@@ -111,15 +120,16 @@ def take_result(state: CoreState, input: ToolSettled) -> None:
     call = _settle(state, input)
     if hook_follows(state, input):
         call.status = CallStatus.HOOK_DUE
+        _batch(state).hooks_due.append(call)
         state.await_delivery()
     else:
-        call.status = CallStatus.DONE
+        _done(state, call)
         _move_on(state, call)
 
 
 def take_hook(state: CoreState, input: HookReturned) -> None:
     call = _open_call(state, input.work)
-    call.status = CallStatus.DONE
+    _done(state, call)
     if input.failure is not None:
         state.publish(HookFailed, "after_tool_result", input.failure, call.call.id)
     _move_on(state, call)
@@ -131,7 +141,7 @@ def _move_on(state: CoreState, done: OpenCall) -> None:
     if batch.sequential:
         _record(state, done)
         announce_next(state)
-    elif batch.with_status(CallStatus.READY):
+    elif batch.ready:
         state.await_delivery()
 
 
@@ -148,7 +158,7 @@ def _settle(state: CoreState, input: ToolSettled) -> OpenCall:
 
 
 def release_tool(state: CoreState, input: ToolSettled) -> None:
-    _settle(state, input).status = CallStatus.DONE
+    _done(state, _settle(state, input))
 
 
 def close_batch(state: CoreState, input: Any) -> None:
@@ -167,7 +177,7 @@ def close_calls(state: CoreState, batch: Batch, unexecuted: str) -> None:
     """Give each open call of *batch* its one result."""
     for call in batch.calls:
         if call.status in (CallStatus.HOOK_DUE, CallStatus.HOOK):
-            call.status = CallStatus.DONE
+            _done(state, call)
         if call.status is CallStatus.WAITING:
             _announce(state, call)
         if call.status is not CallStatus.DONE:
@@ -179,8 +189,13 @@ def close_calls(state: CoreState, batch: Batch, unexecuted: str) -> None:
 
 
 def _end(state: CoreState, call: OpenCall) -> None:
-    call.status = CallStatus.DONE
+    _done(state, call)
     _tell_end(state, call)
+
+
+def _done(state: CoreState, call: OpenCall) -> None:
+    call.status = CallStatus.DONE
+    _batch(state).done += 1
 
 
 def _tell_end(state: CoreState, call: OpenCall) -> None:

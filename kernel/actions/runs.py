@@ -1,6 +1,5 @@
 """The frame of a run, its queues and its configuration."""
 
-from collections import deque
 from typing import Any
 
 from kernel.effects import RunEnded
@@ -45,7 +44,7 @@ def reset(state: CoreState, input: Any) -> None:
     state.archive = ()
     state.context_tokens = None
     state.error_message = None
-    state.listener_failures = deque(maxlen=ERRORS_KEPT)
+    state.listener_failures = ()
     state.listener_failure_count = 0
     clear_queues(state, input)
 
@@ -94,7 +93,8 @@ def close(state: CoreState, input: Any) -> None:
 
 def record_listener_failure(state: CoreState, input: Any) -> None:
     error = input.failure.message
-    state.listener_failures.append(ListenerFailure(input.run_id, input.event_type, input.event, error))
+    failure = ListenerFailure(input.run_id, input.event_type, input.event, error)
+    state.listener_failures = (*state.listener_failures, failure)[-ERRORS_KEPT:]  # a deque takes 600 bytes, even when empty
     state.listener_failure_count += 1
     # Telling listeners that a listener failed at being told so would go round for ever.
     if input.event_type != "subscriber.failed" and state.run is not None and state.run.id == input.run_id:

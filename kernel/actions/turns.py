@@ -9,7 +9,7 @@ from kernel.errors import Failure
 from kernel.events import HookFailed, MessageAccepted, MessageEnded, MessageStarted, TurnEnded, TurnStarted
 from kernel.guards import response_fault
 from kernel.inputs import QueuedItem
-from kernel.messages import AssistantMessage, StopReason, Usage
+from kernel.messages import NO_USAGE, AssistantMessage, StopReason
 from kernel.open_message import OpenMessage
 from kernel.state import CoreState, Outcome
 
@@ -136,7 +136,7 @@ def discard_response(state: CoreState, input: Any) -> None:
     if run.message is not None:
         message = run.message.build(StopReason.ERROR, input.failure.message)
         run.message = None
-        run.usage += message.usage or Usage()
+        run.usage += message.usage or NO_USAGE
         state.publish(MessageEnded, message, False)
 
 
@@ -158,7 +158,7 @@ def cut_message(state: CoreState) -> None:
     run.partial = run.message.build(stop, error)
     said = run.message.build(stop, error, cut=True)
     run.message = None
-    run.usage += said.usage or Usage()
+    run.usage += said.usage or NO_USAGE
     keeps = state.config.interrupted_message == "keep"
     kept = (keeps if said.content else failure is not None and _synthesizes(state)) and _has_room(state)
     if kept:
