@@ -66,6 +66,7 @@ class Commands:
     def give(self, command: Command, call: Callable[[], Any]) -> tuple[bool, Any]:
         """Give *command* by *call*: whether it was accepted, and what it returned."""
         agent, core = self.world.agent, core_of(self.world.agent)
+        self._notice_death()
         leaf, decided = core.leaf, decision_for(core, command)
         while_idle = errors_while_idle(agent, self.config, command) if leaf is Leaf.IDLE else None
         before = self._picture()
@@ -86,6 +87,11 @@ class Commands:
             if self._picture() != before:
                 self.world.note(f"{command} was refused in {leaf} and changed something")
         return error is None, answer
+
+    def _notice_death(self) -> None:
+        """A run whose task is gone is found dead by the next command, before that is decided."""
+        if self.world.runs and self.world.runs[-1].killed:
+            self.world.agent._shell.check("a command")
 
     def _picture(self) -> Any:
         agent = self.world.agent
@@ -161,6 +167,7 @@ class Commands:
     def cancel(self, reason: str | None = None, by_run: bool = False) -> None:
         """Stop the run."""
         world, core = self.world, core_of(self.world.agent)
+        self._notice_death()
         leaf, story = core.leaf, world.runs[-1] if world.runs else None
         call = story.run.cancel if by_run and story is not None else world.agent.cancel
         accepted, answer = self.give(Command.CANCEL, lambda: call(reason))
@@ -189,6 +196,7 @@ class Commands:
 
         async def close() -> None:
             # The command is the first step of the coroutine: nothing can come in between.
+            self._notice_death()
             self._told_to_stop(core_of(self.world.agent).leaf, "closed")
             await self.world.agent.aclose()
             if self.world.agent.phase is not Phase.CLOSED:
@@ -313,6 +321,7 @@ class Commands:
             "model": lambda: agent.configure(model=object()),
             "system_prompt": lambda: agent.configure(system_prompt=None),
         }[which]
+        self._notice_death()
         before = self._picture()
         try:
             call()

@@ -31,9 +31,11 @@ SURE: Final = st.sampled_from((False, False, False, True))
 """For what would end most examples early if it came as often as the rest."""
 TIMES: Final = st.integers(1, 3)
 DEED: Final = st.sampled_from(("cancel", "cancel", "cancel", *DEEDS))
-CATCH: Final = st.sampled_from(("acts", "acts", "acts", "acts_later", "raises", "slow"))
+CATCH: Final = st.sampled_from(("acts", "acts", "acts", "raises", "raises", "acts_later", "slow"))
 AT: Final = st.sampled_from(("*", *EVENTS))
 BUSY: Final = tuple(leaf for leaf in Leaf if leaf not in (Leaf.IDLE, Leaf.CLOSED))
+PLACES: Final = st.sampled_from((*BUSY, Leaf.FOLLOW_UP, Leaf.SETTLING, Leaf.RETRY))
+"""Places to do something at; those that are hard to come to are tried more often."""
 PASSED: Final = (Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.SETTLING)
 """Places that a run only passes, unless somebody is slow: a listener catches it there."""
 WISHES: Final = {
@@ -209,12 +211,12 @@ class AgentMachine(RuleBasedStateMachine):
         self.prompt(kind, tape, 0)
         self.settle(b"")
 
-    @rule(where=st.sampled_from((*BUSY, *PASSED)), kind=CATCH, deed=DEED, tape=TAPE, then=THEN)
+    @rule(where=PLACES, kind=CATCH, deed=DEED, tape=TAPE, then=THEN)
     def interrupt(self, where: Leaf, kind: str, deed: str, tape: bytes, then: int) -> None:
         """Let a run come to a certain place, if it ever does, and do something there."""
         agent = self.world.agent
+        self.world.wish = WISHES.get(where)
         if not agent.is_running:
-            self.world.wish = WISHES.get(where)
             self.prompt(0, tape, 0)
         if where in PASSED:
             self.give(self.commands.subscribe, kind, f"-> {where.rpartition('.')[2]}", deed, 1, then=then)

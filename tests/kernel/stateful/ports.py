@@ -42,15 +42,16 @@ class WorldModel:
         wish, world.wish = world.wish, None
         if wish in ("busy", "overflow"):
             raise ModelError(wish, retryable=wish == "busy", overflow=wish == "overflow")
-        if wish == "say":
-            yield TextDelta("ok")
-            yield Finished()
-            return
         if wish == "writers":
             # The first one takes its time, the second one does not, and the third one wants what the first one holds.
             world.fates = [2, 0]
             for name in ("writer", "plain", "writer"):
                 yield self._call(name)
+        if wish == "say":
+            yield TextDelta("ok")
+        if wish in ("writers", "say"):
+            yield Finished()
+            return
         if wish == "call":
             for _ in range(1 + world.tape.take(4)):
                 yield self._call(("writer", "plain", "writer", "timed", "ordered")[world.tape.take(5)])

@@ -4,10 +4,13 @@ A failure shows as a program: the rules that were called, with the tapes that th
 `promises.py` and `runs.py`.
 """
 
-from typing import Final
+from typing import Any, Final
 
+import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
+from kernel import CompactionPolicy
+from statechart import Leaf
 from tests.kernel.stateful.machine import AgentMachine
 from tests.kernel.stateful.world import SITUATIONS
 
@@ -29,14 +32,46 @@ SOMETIMES: Final = (
 def test_the_agent_keeps_its_promises(examples):
     """No order of commands, answers, failures and delays breaks a guarantee, and all interesting ones were tried."""
     SITUATIONS.clear()
-    run_state_machine_as_test(AgentMachine, settings=examples(1_000))
+    run_state_machine_as_test(AgentMachine, settings=examples(700))
     assert not [situation for situation in SOMETIMES if not SITUATIONS[situation]]
 
 
 def test_promises_do_not_lean_on_the_order_of_tasks(examples):
     """They hold as well on a loop that takes ready tasks in any order, as other loops may."""
-    run_state_machine_as_test(ShuffledMachine, settings=examples(300))
+    run_state_machine_as_test(ShuffledMachine, settings=examples(200))
 
 
 class ShuffledMachine(AgentMachine):
     shuffled = True
+
+
+WAYS: Final[dict[Leaf, bytes]] = {
+    Leaf.OPENING: b"",
+    Leaf.PROJECTING: bytes([0, 4]),  # a hook takes its time
+    Leaf.REQUESTING: bytes([0, 0, 0, 32]),  # the first part takes its time
+    Leaf.STREAMING: bytes([0, 0, 1, 0, 32]),  # the second one does
+    Leaf.TOOLS: bytes([0, 0, 0, 2, 2, 0, 5]),  # one call, which hangs
+    Leaf.STEERING: b"",
+    Leaf.FOLLOW_UP: b"",
+    Leaf.RETRY: b"",
+    Leaf.COMPACTION: b"",
+    Leaf.SETTLING: b"",
+}
+"""The tapes that lead to each place where a run may be."""
+
+
+@pytest.mark.parametrize("place", WAYS)
+def test_a_cancel_is_taken_in_each_place(place):
+    """Wherever a run is, a cancel ends it and every promise holds; while it settles, the outcome stays as it is."""
+    config: dict[str, Any] = {"compaction": CompactionPolicy(keep_turns=1, reserve=0)}
+    machine = AgentMachine()
+    machine.build(config, {"transform_context"}, None, b"", 3)
+    before = SITUATIONS[f"cancel in {place.rpartition('.')[2]}"]
+    machine.interrupt(place, "acts", "cancel", WAYS[place], 24)
+    machine.settle(b"")
+    machine.teardown()
+    assert SITUATIONS[f"cancel in {place.rpartition('.')[2]}"] == before + 1
+    assert machine.world.agent.phase == "idle"
+    result = machine.world.runs[-1].run.result
+    assert result is not None
+    assert result.status == ("completed" if place is Leaf.SETTLING else "cancelled")
