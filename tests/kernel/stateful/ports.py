@@ -92,7 +92,7 @@ class WorldModel:
                 self._world.act(("cancel", "steer", "follow_up", "configure")[self._world.tape.take(4)])
                 return [TextDelta("acted ")]
             case 13:
-                twice = self._call("ordered")  # one after the other, so that it is clear whose result is whose
+                twice = self._call("plain")
                 return [twice, twice]
             case _:
                 return [TextDelta("ok "), TextDelta("ok ")]

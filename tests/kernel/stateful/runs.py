@@ -159,6 +159,9 @@ def g9_attempts_are_bounded(case: Case) -> Iterator[str]:
     limit = 1 if case.config.retry is None else case.config.retry.max_attempts
     if len(requests) > 2 * limit * case.result.turns:
         yield f"{len(requests)} requests in {case.result.turns} turns"
+    late = [event for event in case.events if event.type == "retry.scheduled" and event.attempt >= limit]
+    if late:
+        yield f"{late[0]}, where {limit} requests are all"
     prompts = [int(request.system_prompt.removeprefix("p")) for request in requests]
     if prompts != sorted(prompts) or (prompts and prompts[0] < case.story.prompts):
         yield f"the system prompts were {prompts}, and {case.story.prompts} was set when the run began"
