@@ -22,7 +22,7 @@ from attrs import frozen
 from kernel.actions import ACTIONS, Effector
 from kernel.config import KernelConfig
 from kernel.effects import Effect
-from kernel.errors import KernelBug
+from kernel.errors import KernelBug, ReentrancyError
 from kernel.events import MessageUpdated, ToolUpdated, UpdateDiscarded
 from kernel.guards import GUARDS, Predicate
 from kernel.history import adopt_history
@@ -103,7 +103,7 @@ class Core:
     of each decision before it is carried out, and may raise; tests use it to ask the live machine the same question.
     """
 
-    __slots__ = ("_record", "_shadow", "_table", "state")
+    __slots__ = ("_record", "_shadow", "_table", "is_stepping", "state")
 
     def __init__(
         self,
@@ -117,6 +117,8 @@ class Core:
     ) -> None:
         self.state = CoreState(config, setup, hooks, Transcript(adopt_history(messages, config.message_limit)))
         self._table = bound_table()
+        self.is_stepping = False
+        """Whether an input is being taken. The garbage collector may run a finalizer in the middle of that."""
         self._record = record
         self._shadow = shadow
 
@@ -124,8 +126,18 @@ class Core:
         """Take one input and say what must be done.
 
         A command that is not allowed raises its typed error, and nothing has changed. A fact that the lifecycle does not
-        know here raises `KernelBug`: the shell broke its contract, or we did.
+        know here raises `KernelBug`: the shell broke its contract, or we did. A finalizer that comes in the middle of a
+        step gets `ReentrancyError`.
         """
+        if self.is_stepping:
+            raise ReentrancyError("a finalizer (`__del__`, or a coroutine that is destroyed) spoke to its agent in a step")
+        self.is_stepping = True
+        try:
+            return self._step(input)
+        finally:
+            self.is_stepping = False
+
+    def _step(self, input: Input) -> list[Effect]:
         kind = type(input)
         if kind is ModelPart:
             self._absorb_part(input)  # type: ignore[arg-type]

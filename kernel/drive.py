@@ -92,12 +92,15 @@ class Drive:
 
     def receive(self, input: Input) -> None:
         """Hand *input* to the core and perform what it asks for. Inputs that come up meanwhile wait their turn."""
-        if self._taking:
-            self._inbox.append(input)
+        self._inbox.append(input)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Hand over the inputs that came up meanwhile, unless the core is in a step: a finalizer can come in the middle."""
+        if self._taking or self._household.core.is_stepping:
             return
         self._taking = True
         try:
-            self.take(self._household.core.receive(input))
             while self._inbox:
                 self.take(self._household.core.receive(self._inbox.popleft()))
         except Exception as error:
@@ -152,7 +155,7 @@ class Drive:
         The last step of a run is left to the run's own task (*final*), so that nothing of the run is alive after it.
         """
         delivery, outbox = self._delivery, self._outbox
-        if self._pumping or delivery.pending is not None:
+        if self._pumping or delivery.pending is not None or self._household.core.is_stepping:
             return
         self._pumping = True
         final = final or self._broken

@@ -41,7 +41,7 @@ class Receipt:
 class Shell:
     """The part of an agent that is there while it idles."""
 
-    __slots__ = ("_compactor", "_observed", "abandoned", "core", "drive", "hooks", "listeners", "receipts")
+    __slots__ = ("_compactor", "_late", "_observed", "abandoned", "core", "drive", "hooks", "listeners", "receipts")
 
     def __init__(self, core: Core, hooks: Hooks, compactor: Compactor | None) -> None:
         self.core = core
@@ -51,6 +51,7 @@ class Shell:
         self.receipts: dict[int, Receipt] = {}
         self.abandoned: dict[asyncio.Future[Any], AbandonedWork] = {}
         self.drive: Drive | None = None
+        self._late: list[Input] = []
         self._observed: set[asyncio.Future[Any]] = set()
 
     # ---- commands ----
@@ -58,12 +59,14 @@ class Shell:
     def command(self, input: CommandInput, name: str) -> None:
         """Carry out a command that starts no run. Raises what the lifecycle refuses it with, and then nothing happened."""
         drive = self.check(name)
-        effects = self.core.receive(input)
-        if drive is None:
-            self._settle_alone(effects)
-        else:
-            drive.take(effects)
-            drive.wake()
+        try:
+            effects = self.core.receive(input)
+            if drive is None:
+                self._settle_alone(effects)
+            else:
+                drive.take(effects)
+        finally:
+            self._catch_up()
 
     def forget_the_dead(self) -> None:
         """What was abandoned on a loop that is closed by now will never go on: it holds nothing any more."""
@@ -82,10 +85,13 @@ class Shell:
         if loop is None:
             raise WrongLoopError(f"{name}() needs a running event loop; in a script or a notebook use run_sync()")
         self.forget_the_dead()
-        effects = self.core.receive(input)
-        run = Run(input.run_id, self.core.state.config.event_buffer, self.cancel, self.refuse_reentry)
-        self.drive = Drive(self, run, loop)
-        self.drive.take(effects)
+        try:
+            effects = self.core.receive(input)
+            run = Run(input.run_id, self.core.state.config.event_buffer, self.cancel, self.refuse_reentry)
+            self.drive = Drive(self, run, loop)
+            self.drive.take(effects)
+        finally:
+            self._catch_up()
         return run
 
     def check(self, name: str) -> Drive | None:
@@ -129,11 +135,20 @@ class Shell:
 
     def report(self, input: Input) -> None:
         """Hand in something that belongs to no work of the run that is going, which hears of it in its turn."""
-        effects = self.core.receive(input)
         if self.drive is None:
-            self._settle_alone(effects)
+            self._late.append(input)
         else:
-            self.drive.take(effects)
+            self.drive.receive(input)
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Hand over what came late, unless the core is in a step, and have the run look at what came of all that."""
+        if self.core.is_stepping:
+            return
+        while self._late:
+            self._settle_alone(self.core.receive(self._late.pop(0)))
+        if self.drive is not None:
+            self.drive.catch_up()
             self.drive.wake()
 
     def _settle_alone(self, effects: list[Effect]) -> None:

@@ -128,6 +128,8 @@ class Workers:
         except (Exception, asyncio.CancelledError):
             raise
         except BaseException as error:
+            if asyncio.current_task(self._loop) is not work.task:
+                raise  # nobody runs it any more: it is being destroyed with its loop, and has nothing to report
             # What is raised to end a program ends it, but the run has its end before.
             self.report(work, end_with(work, effect, describe(error)))
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
