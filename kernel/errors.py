@@ -4,6 +4,7 @@
 `WrongLoopError` are the caller's; `ModelError` is the world's; `KernelBug` is ours. Each has a stable `code`.
 """
 
+import math
 from typing import ClassVar, final
 
 from attrs import field, frozen
@@ -108,6 +109,8 @@ class ModelError(KernelError):
     def __init__(
         self, message: str, *, retryable: bool = False, retry_after: float | None = None, overflow: bool = False
     ) -> None:
+        if retry_after is not None and (isinstance(retry_after, bool) or not isinstance(retry_after, (int, float))):
+            raise TypeError(f"retry_after must be a number of seconds or None, not {retry_after!r}")
         super().__init__(message)
         self.retryable = retryable
         self.retry_after = retry_after
@@ -139,11 +142,18 @@ def describe(error: BaseException) -> str:
 
 def failure_of(error: BaseException) -> Failure:
     """*error*, raised by a model or a hook, as data."""
-    if isinstance(error, ModelError):
-        return Failure(
-            describe(error), ModelError.code, error.retryable, error.retry_after, error.overflow, cause=error
-        )
-    return Failure(describe(error), cause=error)
+    if not isinstance(error, ModelError):
+        return Failure(describe(error), cause=error)
+    # A subclass need not have called our constructor, and may have set anything afterwards.
+    after = getattr(error, "retry_after", None)
+    return Failure(
+        describe(error),
+        ModelError.code,
+        retryable=bool(getattr(error, "retryable", False)),
+        retry_after=float(after) if isinstance(after, (int, float)) and math.isfinite(after) else None,
+        overflow=bool(getattr(error, "overflow", False)),
+        cause=error,
+    )
 
 
 def error_of(failure: Failure) -> KernelError:

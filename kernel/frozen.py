@@ -4,6 +4,7 @@
 `dict`, so that `json`, `msgspec` and `isinstance` take it as one; only its mutators refuse.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Never, NoReturn, Self
 
@@ -55,7 +56,7 @@ def freeze(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         return FrozenDict(value)
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+    if isinstance(value, (list, tuple, deque)):
         return tuple(freeze(item) for item in value)
     if isinstance(value, (set, frozenset)):
         return frozenset(freeze(item) for item in value)
@@ -68,6 +69,6 @@ def thaw(value: Any) -> Any:
     """A mutable copy of frozen JSON: dicts and lists that the taker may do with what it likes."""
     if isinstance(value, Mapping):
         return {key: thaw(item) for key, item in value.items()}
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+    if isinstance(value, tuple):
         return [thaw(item) for item in value]
     return value

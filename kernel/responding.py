@@ -65,11 +65,10 @@ async def _read(work: Work, stream: Any, to: Reporter) -> StopReason | None:
 
 
 async def _close(stream: Any) -> None:
-    close = getattr(stream, "aclose", None)
-    if close is None:
-        return
     try:
-        await close()
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
     except (Exception, asyncio.CancelledError):
         # What a stream does after its end concerns nobody; a cancellation from outside is looked for afterwards.
         return

@@ -65,6 +65,7 @@ class Shell:
                 self._settle_alone(effects)
             else:
                 drive.take(effects)
+                drive.wake()
         finally:
             self._catch_up()
 
@@ -139,17 +140,17 @@ class Shell:
             self._late.append(input)
         else:
             self.drive.receive(input)
+            self.drive.wake()
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Hand over what came late, unless the core is in a step, and have the run look at what came of all that."""
+        """Hand over what came late, unless the core is in a step."""
         if self.core.is_stepping:
             return
         while self._late:
             self._settle_alone(self.core.receive(self._late.pop(0)))
         if self.drive is not None:
             self.drive.catch_up()
-            self.drive.wake()
 
     def _settle_alone(self, effects: list[Effect]) -> None:
         for effect in effects:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from kernel.errors import describe
+
 R = TypeVar("R")
 
 
@@ -18,7 +20,7 @@ def _harmless(error: BaseException) -> Exception:
     """What the awaiting task may be told: SystemExit would end the loop, CancelledError would look like its own."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    wrapped = RuntimeError(f"{type(error).__name__} was raised in the thread: {error}")
+    wrapped = RuntimeError(f"{type(error).__name__} was raised in the thread: {describe(error)}")
     wrapped.__cause__ = error
     return wrapped
 
