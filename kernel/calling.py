@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import inspect
+import threading
 from typing import Final, Literal, final
 
 from kernel.effects import PrepareCall, RunTool
@@ -46,9 +47,10 @@ class CallContext:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
                 self._loop.call_soon_threadsafe(self._reporter.feed, update)
 
-    def hold(self, ended: "asyncio.Future[None]") -> None:
+    def hold(self, ended: "asyncio.Future[None]", thread: threading.Thread | None = None) -> None:
         """Say that the call was let go while something of it, such as a thread, is still busy until *ended*."""
         self._work.lingers = ended
+        self._work.thread = thread
 
 
 def prepare(effect: PrepareCall, setup: Setup) -> tuple[ToolSpec | None, CallPrepared]:

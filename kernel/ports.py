@@ -4,6 +4,7 @@ A fake for each of them is in `kernel.testing`.
 """
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -55,8 +56,8 @@ class ToolContext(Protocol):
         """Report progress. Said after the tool has ended, it is discarded. May be called from the tool's thread."""
         ...
 
-    def hold(self, ended: "asyncio.Future[None]") -> None:
-        """Say that something of the call, such as a thread, goes on until *ended*, though the call is let go."""
+    def hold(self, ended: "asyncio.Future[None]", thread: "threading.Thread | None" = None) -> None:
+        """Say that something of the call goes on until *ended*, though the call is let go; *thread*, if it is one."""
         ...
 
 

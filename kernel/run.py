@@ -22,7 +22,7 @@ class Run:
     *id* is its id. *result* is None until it has ended.
     """
 
-    __slots__ = ("_buffer", "_canceller", "_limit", "_lost", "_may_wait", "_reader", "_waiters", "id", "result")
+    __slots__ = ("_buffer", "_canceller", "_dense", "_limit", "_lost", "_may_wait", "_reader", "_waiters", "id", "result")
 
     def __init__(
         self,
@@ -36,7 +36,8 @@ class Run:
         self._limit = limit
         self._canceller = canceller
         self._may_wait = may_wait
-        self._buffer: deque[Event] = deque()
+        self._buffer: deque[Event | list[Any]] = deque()
+        self._dense = 0
         self._lost: tuple[int, int] | None = None
         self._reader: asyncio.Future[None] | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -51,13 +52,24 @@ class Run:
             self._lost = (self._lost[0], event.sequence)
             return
         if len(self._buffer) >= self._limit:
-            self._buffer = _coalesced(self._buffer)
+            self._make_room()
+            if _joins(self._buffer, event):
+                return
             if len(self._buffer) >= self._limit:
                 self._lost = (event.sequence, event.sequence)
                 return
         self._buffer.append(event)
         if self._reader is not None and not self._reader.done():
             _wake(self._reader)
+
+    def _make_room(self) -> None:
+        """Put pieces of one message together, and updates of one call. What was looked at once is not looked at again."""
+        buffer = self._buffer
+        fresh = [buffer.pop() for _ in range(len(buffer) - max(self._dense - 1, 0))]
+        for item in reversed(fresh):
+            if isinstance(item, list) or not _joins(buffer, item):
+                buffer.append(item)
+        self._dense = len(buffer)
 
     def end(self, result: RunResult) -> None:
         """Say that the run has settled. For the shell."""
@@ -85,7 +97,9 @@ class Run:
                 await self._reader
             finally:
                 self._reader = None
-        return self._buffer.popleft()
+        self._dense = max(self._dense - 1, 0)
+        item = self._buffer.popleft()
+        return _joined(item) if isinstance(item, list) else item
 
     def __await__(self) -> Generator[Any, None, RunResult]:
         return self._settled().__await__()
@@ -112,18 +126,20 @@ def _wake(waiter: "asyncio.Future[None]") -> None:
         waiter.set_result(None)
 
 
-def _coalesced(events: deque[Event]) -> deque[Event]:
-    """Pieces in a row of one message, and updates in a row of one call, put together."""
-    together: deque[Event] = deque()
-    group: list[Any] = []
-    for event in events:
-        if group and not _alike(group[0], event):
-            together.append(_joined(group))
-            group = []
-        group.append(event)
-    if group:
-        together.append(_joined(group))
-    return together
+def _joins(buffer: "deque[Event | list[Any]]", event: Event) -> bool:
+    """Whether *event* could be put together with the last one that waits. A group is a list, joined when it is read."""
+    if not buffer:
+        return False
+    last = buffer[-1]
+    if isinstance(last, list):
+        if not _alike(last[0], event):
+            return False
+        last.append(event)
+        return True
+    if not _alike(last, event):
+        return False
+    buffer[-1] = [last, event]
+    return True
 
 
 def _alike(first: Event, event: Event) -> bool:

@@ -5,6 +5,8 @@ still going. While a run goes, its `Drive` carries it out.
 """
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Awaitable
 from typing import Any, Literal, final
 
@@ -41,7 +43,9 @@ class Receipt:
 class Shell:
     """The part of an agent that is there while it idles."""
 
-    __slots__ = ("_compactor", "_late", "_observed", "abandoned", "core", "drive", "hooks", "listeners", "receipts")
+    __slots__ = (
+        "_compactor", "_late", "_observed", "_threads", "abandoned", "core", "drive", "hooks", "listeners", "receipts",
+    )  # fmt: skip
 
     def __init__(self, core: Core, hooks: Hooks, compactor: Compactor | None) -> None:
         self.core = core
@@ -52,6 +56,7 @@ class Shell:
         self.abandoned: dict[asyncio.Future[Any], AbandonedWork] = {}
         self.drive: Drive | None = None
         self._late: list[Input] = []
+        self._threads: dict[asyncio.Future[Any], threading.Thread] = {}
         self._observed: set[asyncio.Future[Any]] = set()
 
     # ---- commands ----
@@ -70,14 +75,32 @@ class Shell:
             self._catch_up()
 
     def forget_the_dead(self) -> None:
-        """What was abandoned on a loop that is closed by now will never go on: it holds nothing any more."""
+        """What was abandoned on a loop that is closed by now will never go on, and holds nothing any more; a thread does
+        until it ends, which somebody has to tell the loop of now.
+        """
         for task, work in list(self.abandoned.items()):
             if not task.get_loop().is_closed():
                 continue
+            thread = self._threads.get(task)
+            if thread is not None and thread.is_alive():
+                self._wait_for(thread)
+                continue
             del self.abandoned[task]
+            self._threads.pop(task, None)
             for number, held in list(self.core.state.abandoned.items()):
                 if (held.run_id, held.call_id) == (work.run_id, work.call_id):
                     self.report(ToolSettled(number, held.call_id, (), ended="cancelled"))
+
+    def _wait_for(self, thread: threading.Thread) -> None:
+        loop = asyncio._get_running_loop()
+
+        def wait() -> None:
+            thread.join()
+            if loop is not None:
+                with contextlib.suppress(RuntimeError):  # that loop is closed too: the next run looks again
+                    loop.call_soon_threadsafe(self.forget_the_dead)
+
+        threading.Thread(target=wait, name="kernel waits for a thread", daemon=True).start()
 
     def begin(self, input: Prompt | Continue | Compact, name: str) -> Run:
         """Carry out a command that starts a run."""
@@ -199,6 +222,7 @@ class Shell:
 
     def _forget(self, task: "asyncio.Future[Any]") -> None:
         self.abandoned.pop(task, None)
+        self._threads.pop(task, None)
         if not task.cancelled():
             task.exception()  # so that nobody is told that it was never looked at
 
@@ -206,6 +230,8 @@ class Shell:
         """Remember a call whose task is over while its thread is not; report it again when that ends."""
         assert work.lingers is not None
         self.abandon(work.lingers, run_id, work.kind, work.name, work.call_id)
+        if work.thread is not None:
+            self._threads[work.lingers] = work.thread
         late = ToolSettled(settled.work, settled.call_id, (), ended="returned")
         work.lingers.add_done_callback(lambda _: self.report(late))
 

@@ -34,13 +34,15 @@ async def _settled(start: Callable[[], Run]) -> RunResult:
 
 
 def _wind_down(loop: asyncio.AbstractEventLoop, shell: Shell) -> None:
-    deaf = set(shell.abandoned)
-    tasks = [task for task in asyncio.all_tasks(loop) if task not in deaf]
+    """Cancel what is left. Who is deaf shows only when it was told to stop, and has `cancel_grace` for it, as ever."""
+    tasks = {task for task in asyncio.all_tasks(loop) if task not in shell.abandoned}
     for task in tasks:
         task.cancel()
     if tasks:
-        loop.run_until_complete(asyncio.wait(tasks))
-    if not deaf:
+        _, deaf = loop.run_until_complete(asyncio.wait(tasks, timeout=shell.core.state.config.cancel_grace))
+    else:
+        deaf = set()
+    if not deaf and not shell.abandoned:
         loop.run_until_complete(loop.shutdown_asyncgens())
-    for future in deaf:
+    for future in (*deaf, *shell.abandoned):
         future._log_destroy_pending = False  # type: ignore[attr-defined]  # it is known, and nothing can be done

@@ -35,12 +35,15 @@ def _settle(future: "asyncio.Future[Any]", value: Any, error: Exception | None) 
 
 
 async def in_thread(
-    function: Callable[[], R], *, name: str, left: Callable[["asyncio.Future[None]"], object] | None = None
+    function: Callable[[], R],
+    *,
+    name: str,
+    left: Callable[["asyncio.Future[None]", threading.Thread], object] | None = None,
 ) -> R:
     """What *function* returns or raises in a daemon thread called *name*, with the context variables of this task.
 
     A cancelled task returns at once and leaves the thread; what the thread says later is dropped. *left* is then called
-    with a future that is done when the thread is, unless its loop has gone.
+    with a future that is done when the thread is, unless its loop has gone, and with the thread.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
@@ -60,10 +63,11 @@ async def in_thread(
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(deliver, value, error)
 
-    threading.Thread(target=body, name=name, daemon=True).start()
+    thread = threading.Thread(target=body, name=name, daemon=True)
+    thread.start()
     try:
         return await answer  # type: ignore[no-any-return]
     except asyncio.CancelledError:
         if left is not None and not ended.done():
-            left(ended)
+            left(ended, thread)
         raise

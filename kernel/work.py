@@ -6,6 +6,7 @@ we asked for is a cancellation, one that came from outside stops the run and goe
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, Protocol, final
 
@@ -52,7 +53,8 @@ class Work:
     """
 
     __slots__ = (
-        "call_id", "kind", "last", "lingers", "name", "number", "reported", "started", "stops", "task", "verdict", "watch",
+        "call_id", "kind", "last", "lingers", "name", "number", "reported", "started", "stops", "task", "thread", "verdict",
+        "watch",
     )  # fmt: skip
 
     def __init__(self, number: int, kind: str, name: str, call_id: str | None = None) -> None:
@@ -68,6 +70,7 @@ class Work:
         self.watch: asyncio.TimerHandle | None = None
         self.last = 0.0
         self.lingers: asyncio.Future[None] | None = None
+        self.thread: threading.Thread | None = None
 
     @property
     def stopping(self) -> bool:

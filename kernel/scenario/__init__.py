@@ -34,8 +34,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--dialect", choices=tuple(DIALECTS), default="native")
     options = parser.parse_args(argv)
     try:
-        play(parse(options.file.read_bytes()), options.dialect, _print)
+        scenario = parse(options.file.read_bytes())
     except (OSError, ScenarioError) as error:
+        return _stop(options.file, error, 2)
+    try:
+        play(scenario, options.dialect, _print)
+    except ScenarioError as error:
         return _stop(options.file, error, 2)
     except SimulationError as error:
         return _stop(options.file, error, 3)

@@ -76,8 +76,8 @@ class Call(Checked, frozen=True):
 class Tokens(Checked, frozen=True):
     """The usage of a response."""
 
-    input: int = 0
-    output: int = 0
+    input: Annotated[int, msgspec.Meta(ge=0)] = 0
+    output: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 @final
@@ -235,7 +235,7 @@ def parse(text: bytes | str) -> Scenario:
     """The scenario that *text* is; ScenarioError when it is none."""
     try:
         scenario = msgspec.json.decode(text, type=Scenario)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ScenarioError(f"not a scenario: {error}") from error
     settings_of(scenario, "default")
     return scenario
@@ -245,7 +245,7 @@ def settings_of(scenario: Scenario, profile: str) -> Settings:
     """The configuration of *scenario*, under *profile* unless it names one itself."""
     given = dict(scenario.config)
     profile = given.pop("profile", profile)
-    if profile not in PROFILES:
+    if not isinstance(profile, str) or profile not in PROFILES:
         raise ScenarioError(f"config: there is no profile {profile!r}; there are {', '.join(PROFILES)}")
     system_prompt = given.pop("system_prompt", "")
     summary = None

@@ -47,7 +47,7 @@ class Context:
 
     def update(self, text: str) -> None: ...
 
-    def hold(self, ended: "asyncio.Future[None]") -> None:
+    def hold(self, ended: "asyncio.Future[None]", thread: threading.Thread | None = None) -> None:
         self.held.append(ended)
 
 
