@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernel import Agent, Finished, KernelConfig, ModelError, RetryPolicy, TextDelta, tool
+from kernel import Agent, Finished, KernelConfig, ModelError, ReasoningDelta, RetryPolicy, TextDelta, run, tool
 from kernel.events import MessageUpdated
 from kernel.scenario import main as scenario
 from kernel.testing import Recorder, ScriptedModel, call, collect, simulate
@@ -165,19 +165,24 @@ def test_a_thread_keeps_its_key_beyond_its_loop():
     assert agent.abandoned == ()
 
 
-def test_a_full_buffer_joins_pieces_without_looking_at_them_again():
-    """With no reader, pieces of one message cost one slot however many they are, and are all there when they are read."""
+def test_a_full_buffer_joins_pieces_without_looking_at_them_again(monkeypatch: pytest.MonkeyPatch):
+    """With no reader, pieces of one message cost one slot and one look each, however many they are, and none is lost."""
+    looks: list[None] = []
+    alike = run._alike
+    monkeypatch.setattr(run, "_alike", lambda *events: looks.append(None) or alike(*events))
+    apart = [part for number in range(20) for part in (f"{number} ", ReasoningDelta("hm"))]
     texts = [f"{number} " for number in range(3000)]
-    agent = Agent(ScriptedModel([texts]), config=KernelConfig(event_buffer=12))
+    agent = Agent(ScriptedModel([[*apart, *texts]]), config=KernelConfig(event_buffer=53))
 
     async def main() -> list[Any]:
-        run = agent.prompt("go")
-        await run
-        return await collect(run)
+        going = agent.prompt("go")
+        await going
+        return await collect(going)
 
     pieces = [event for event in simulate(main()) if isinstance(event, MessageUpdated)]
-    assert "".join(event.delta for event in pieces) == "".join(texts)
-    assert sum(event.count for event in pieces) == 3000
+    assert "".join(event.delta for event in pieces[40:]) == "".join(texts)
+    assert sum(event.count for event in pieces) == 3040
+    assert len(looks) < 2 * 3040
 
 
 @pytest.mark.parametrize(
