@@ -45,7 +45,7 @@ if _FOREIGN is None:
         Usage,
         UserMessage,
     )
-    from kernel.ports import Block, Compactor, Hooks, Model, ModelRequest, Tool, ToolContext, ToolResult
+    from kernel.ports import Block, Compactor, Estimator, Hooks, Model, ModelRequest, Tool, ToolContext, ToolResult
     from kernel.run import Run
     from kernel.shell import Receipt
     from kernel.snapshot import AbandonedWork, AgentState, Queued
@@ -70,6 +70,7 @@ __all__ = [
     "CompactionPolicy",
     "Compactor",
     "CustomMessage",
+    "Estimator",
     "Event",
     "EventsLostError",
     "Finished",

@@ -32,7 +32,7 @@ from kernel.inputs import (
 )
 from kernel.listeners import Subscription
 from kernel.messages import CustomMessage, InputMessage, Message, UserMessage
-from kernel.ports import Compactor, Hooks, Listener, Model, Tool
+from kernel.ports import Compactor, Estimator, Hooks, Listener, Model, Tool
 from kernel.run import Run
 from kernel.setup import Setup
 from kernel.shadow import shadow
@@ -63,8 +63,9 @@ class Agent:
 
     *model* answers (`kernel.Model`). *tools* are what it may call (`@kernel.tool`). *hooks* take part in runs. *config*
     has the policies and limits. *messages* is a conversation to go on from: it is checked and copied; calls without a
-    result get an interrupted one. *compactor* makes summaries; by default the agent's model is asked. *journal*
-    takes the lines of a journal of all that enters the core (`kernel.journal`), such as the `write` of a file.
+    result get an interrupted one. *compactor* makes summaries (`kernel.compactors`); by default the agent's model is asked.
+    *estimator* guesses the tokens of what was not sent yet (`kernel.estimators`); by default from the length of the text.
+    *journal* takes the lines of a journal of all that enters the core (`kernel.journal`), such as the `write` of a file.
 
     Model and tools are captured now: replacing `model.stream` or a tool's fields later changes nothing.
 
@@ -84,6 +85,7 @@ class Agent:
         config: KernelConfig = _DEFAULT,
         messages: Iterable[Message] = (),
         compactor: Compactor | None = None,
+        estimator: Estimator | None = None,
         journal: Callable[[str], object] | None = None,
     ) -> None:
         if not isinstance(hooks, Hooks):
@@ -96,10 +98,13 @@ class Agent:
         )
         if compactor is not None and not callable(getattr(compactor, "summarize", None)):
             raise TypeError(f"compactor must have a summarize method, not {compactor!r}")
+        if estimator is not None and not callable(getattr(estimator, "estimate", None)):
+            raise TypeError(f"estimator must have an estimate method, not {estimator!r}")
         names = frozenset(name for name in attrs.fields_dict(Hooks) if getattr(hooks, name) is not None)
         conversation = tuple(messages) if journal is not None else messages
         record = None if journal is None else _writer(journal, config, setup, names, conversation)
-        self._shell = Shell(Core(config, setup, names, conversation, record=record, shadow=shadow()), hooks, compactor)
+        core = Core(config, setup, names, conversation, record=record, shadow=shadow())
+        self._shell = Shell(core, hooks, compactor, estimator)
         self._prefix = secrets.token_hex(4)
         self._runs = self._items = 0
 

@@ -1,4 +1,7 @@
-"""Summaries of older messages. The default asks a model.
+"""What stands for older messages: by default a summary by a model, or a mere word that something was left out.
+
+Which messages are old is not theirs to say: `CompactionPolicy.keep_turns` turns stay whole, and what is before them is
+handed in here.
 
 The model gets the conversation as one text, and not as messages: there are no tools in this request, and some providers
 refuse messages with tool calls then; and a model that is given a conversation goes on with it instead of summing it up.
@@ -6,6 +9,7 @@ refuse messages with tool calls then; and a model that is given a conversation g
 
 import inspect
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Final, final
 
@@ -29,6 +33,7 @@ PROMPT: Final = (
     "Summarise the conversation above for someone who has to go on with it: what was asked, what was found and done, "
     "which files and names matter, and what is still open. Be brief."
 )
+_LEFT_OUT: Final = re.compile(r"\[(\d+) older messages were left out\.\]")
 RESULT_CHARACTERS: Final = 2_000
 """Characters of one tool result that the model is shown: what matters of it, the answers after it have said."""
 
@@ -67,6 +72,27 @@ class ModelCompactor:
         if not text:
             raise ModelError("the model answered the request for a summary without any text")
         return text
+
+
+@final
+class TrimmingCompactor:
+    """Leaves older messages out and asks nobody: only the last `keep_turns` turns stay, and one line says so.
+
+    For models without room or money for summaries. What was left out is still in `state.archive`.
+
+    >>> import asyncio
+    >>> asyncio.run(TrimmingCompactor().summarize([UserMessage("Hi"), AssistantMessage("Hello.")]))
+    '[2 older messages were left out.]'
+    """
+
+    __slots__ = ()
+
+    async def summarize(self, messages: Sequence[Message]) -> str:
+        """How many messages were left out; a line of an earlier time is counted on."""
+        first = messages[0] if messages else None
+        earlier = _LEFT_OUT.fullmatch(first.text) if isinstance(first, SummaryMessage) else None
+        count = len(messages) if earlier is None else len(messages) - 1 + int(earlier[1])
+        return f"[{count} older messages were left out.]"
 
 
 async def _read(stream: Any) -> tuple[str, Finished | None]:

@@ -166,7 +166,8 @@ class Drive:
                     self.run.put(effect)
                     delivery.tell(effect)
                 elif type(effect) is Barrier:
-                    self.receive(Advance(effect.token))
+                    unsent = effect.unsent
+                    self.receive(Advance(effect.token, self._household.counting.tokens(unsent) if unsent else 0))
                 elif type(effect) is Settle and not final:
                     outbox.appendleft(effect)
                     return

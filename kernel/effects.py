@@ -34,10 +34,15 @@ class ModelRequest:
 @final
 @frozen
 class Barrier:
-    """Report `Advance(token)` when everything before this has been delivered."""
+    """Report `Advance(token)` when everything before this has been delivered.
+
+    `unsent` are messages whose tokens nobody has counted yet, where what follows depends on the size of the context; the
+    report has their estimate.
+    """
 
     immediate: ClassVar = False
     token: int
+    unsent: Sequence[Message] = ()
 
 
 @final

@@ -53,11 +53,10 @@ def steering_joins(state: CoreState, input: Any) -> bool:
 
 
 def compaction_due(state: CoreState, input: Any) -> bool:
-    policy = state.config.compaction
-    if policy is None or state.context_tokens is None or state.live.threshold_tried:
+    window = state.window
+    if window is None or state.live.threshold_tried:
         return False
-    window = policy.window or state.setup.context_window
-    return window is not None and state.context_tokens > window - policy.reserve and compactable(state, input)
+    return state.context_tokens + input.tokens > window and compactable(state, input)
 
 
 def overflow_recoverable(state: CoreState, input: Any) -> bool:

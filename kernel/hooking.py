@@ -37,9 +37,11 @@ def _judged(prepared: CallPrepared, answer: Any) -> CallPrepared:
     raise TypeError(f"before_tool_call must return None, a Block or a reason, not {answer!r}")
 
 
-async def project(work: Work, effect: Project, to: Reporter, hooks: Hooks) -> None:
+async def project(
+    work: Work, effect: Project, to: Reporter, hooks: Hooks, known_failures: tuple[tuple[str, str], ...]
+) -> None:
     """Pass the context through the hooks. Each that fails falls back to its input (chapter 06)."""
-    failures: list[tuple[str, str]] = []
+    failures = list(known_failures)
     messages: Sequence[Message] = effect.messages
     try:
         if hooks.transform_context is not None:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from kernel.core import Core
+from kernel.counting import Counting
 from kernel.effects import ItemsLeft
 from kernel.errors import Failure
 from kernel.events import Event, RunResult
@@ -19,6 +20,7 @@ class Household(Protocol):
     """The agent between and around its runs."""
 
     core: Core
+    counting: Counting
     hooks: Hooks
     listeners: Listeners
 

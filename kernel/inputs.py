@@ -148,10 +148,11 @@ class Close:
 @final
 @frozen
 class Advance:
-    """All that was published before the barrier `token` has been delivered."""
+    """All that was published before the barrier `token` has been delivered; `tokens` is the estimate of its `unsent`."""
 
     trigger: ClassVar = Fact.ADVANCE
     token: int
+    tokens: int = 0
 
 
 @final

@@ -16,7 +16,8 @@ from kernel.events import Event
 from kernel.messages import Message, Part, Text
 
 __all__ = [
-    "Block", "Compactor", "Hooks", "Listener", "Model", "ModelRequest", "Part", "Tool", "ToolContext", "ToolResult",
+    "Block", "Compactor", "Estimator", "Hooks", "Listener", "Model", "ModelRequest", "Part", "Tool", "ToolContext",
+    "ToolResult",
 ]  # fmt: skip
 
 
@@ -113,6 +114,19 @@ class Compactor(Protocol):
 
     def summarize(self, messages: Sequence[Message]) -> Awaitable[str]:
         """The summary of *messages*, shorter than they are. Empty text is a failure."""
+        ...
+
+
+class Estimator(Protocol):
+    """Guesses the tokens of what no model has counted yet, for the threshold of compaction.
+
+    Asked before each request for the messages that came since the newest usage, and for all of them when there is none. An
+    ordinary function, and a fast one: it runs on the event loop. When it raises or returns rubbish, the length of the text
+    is taken and `hook.failed` tells of the hook `estimator`. `kernel.estimators` has two.
+    """
+
+    def estimate(self, messages: Sequence[Message]) -> int:
+        """The tokens of *messages*, 0 or more."""
         ...
 
 

@@ -14,6 +14,7 @@ from attrs import define
 
 from kernel.compactors import ModelCompactor
 from kernel.core import Core
+from kernel.counting import Counting
 from kernel.delivery import failure_of
 from kernel.drive import Drive
 from kernel.effects import Effect, ItemsLeft
@@ -22,7 +23,7 @@ from kernel.events import Event, RunResult
 from kernel.inputs import Cancel, CommandInput, Compact, Continue, Input, Prompt, SubscriberFailure, ToolSettled
 from kernel.listeners import Listeners
 from kernel.messages import InputMessage, Usage
-from kernel.ports import Compactor, Hooks
+from kernel.ports import Compactor, Estimator, Hooks
 from kernel.run import Run
 from kernel.snapshot import AbandonedWork, AgentState, snapshot
 from kernel.work import Work
@@ -44,11 +45,15 @@ class Shell:
     """The part of an agent that is there while it idles."""
 
     __slots__ = (
-        "_compactor", "_late", "_observed", "_threads", "abandoned", "core", "drive", "hooks", "listeners", "receipts",
+        "_compactor", "_late", "_observed", "_threads", "abandoned", "core", "counting", "drive", "hooks", "listeners",
+        "receipts",
     )  # fmt: skip
 
-    def __init__(self, core: Core, hooks: Hooks, compactor: Compactor | None) -> None:
+    def __init__(
+        self, core: Core, hooks: Hooks, compactor: Compactor | None = None, estimator: Estimator | None = None
+    ) -> None:
         self.core = core
+        self.counting = Counting(estimator)
         self.hooks = hooks
         self._compactor = compactor
         self.listeners = Listeners()

@@ -19,7 +19,7 @@ from kernel.inputs import QueuedItem
 from kernel.messages import NO_USAGE, AssistantMessage, Message, Text, ToolCall, Usage
 from kernel.open_message import OpenMessage
 from kernel.setup import Setup
-from kernel.transcript import Transcript
+from kernel.transcript import MessageView, Transcript
 from statechart import Fact, Leaf, Phase
 
 ERRORS_KEPT: Final = 256
@@ -169,7 +169,9 @@ class CoreState:
     steering: list[QueuedItem] = field(factory=list)
     follow_up: list[QueuedItem] = field(factory=list)
     archive: tuple[Message, ...] = ()
-    context_tokens: int | None = None
+    context_tokens: int = 0
+    """Tokens of the first `counted` messages of the context, as the newest usage told them or as they were estimated."""
+    counted: int = 0
     error_message: str | None = None
     listener_failures: tuple[ListenerFailure, ...] = ()
     listener_failure_count: int = 0
@@ -194,10 +196,28 @@ class CoreState:
             self.effects.append(kind(run.id, run.sequence, *content))
             run.sequence += 1
 
-    def await_delivery(self) -> None:
+    def await_delivery(self, unsent: Sequence[Message] = ()) -> None:
         """Ask for `advance` when all that was published so far has been delivered. Only the newest one counts."""
         self.barrier += 1
-        self.effects.append(Barrier(self.barrier))
+        self.effects.append(Barrier(self.barrier, unsent))
+
+    @property
+    def context(self) -> MessageView:
+        """What the next request is made of: the hooks get custom messages as well, a model never does."""
+        hooked = "transform_context" in self.hooks or "convert_to_llm" in self.hooks
+        return self.transcript.context if hooked else self.transcript.plain
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that the context may have before it is compacted; None: no threshold."""
+        policy = self.config.compaction
+        window = None if policy is None else policy.window or self.setup.context_window
+        return None if policy is None or window is None else window - policy.reserve
+
+    def count_context(self, tokens: int) -> None:
+        """The context as it is now has so many tokens."""
+        self.context_tokens = tokens
+        self.counted = len(self.context)
 
     def number(self) -> int:
         """A number that was never given out before."""

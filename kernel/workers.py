@@ -96,11 +96,11 @@ class Workers:
             self._begin(work, effect, ask_before, prepared, hooks)
 
     def _project(self, effect: Project) -> None:
-        hooks = self._household.hooks
+        hooks, failures = self._household.hooks, self._household.counting.take_failures()
         if hooks.transform_context is None and hooks.convert_to_llm is None:
-            self._intake.receive(Projected(effect.work))
+            self._intake.receive(Projected(effect.work, failures=failures))
         else:
-            self._begin(Work(effect.work, "hook", "transform_context"), effect, project, hooks)
+            self._begin(Work(effect.work, "hook", "transform_context"), effect, project, hooks, failures)
 
     def _call_hook(self, effect: CallHook) -> None:
         argument = effect.result if effect.result is not None else self._household.snapshot()

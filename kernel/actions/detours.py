@@ -77,7 +77,7 @@ def adopt_summary(state: CoreState, input: Any) -> None:
     summary = SummaryMessage(input.text)
     state.archive = (*state.archive, *state.transcript.older(length))
     state.transcript = state.transcript.compacted(length, summary)
-    state.context_tokens = None  # what the last response told was about the longer context
+    state.context_tokens = state.counted = 0  # what the last response told was about the longer context
     state.live.messages.append(summary)
     end_compaction(state, "compacted")
 

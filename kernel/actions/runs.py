@@ -42,7 +42,7 @@ def adopt_staged(state: CoreState) -> None:
 def reset(state: CoreState, input: Any) -> None:
     state.transcript = Transcript()
     state.archive = ()
-    state.context_tokens = None
+    state.context_tokens = state.counted = 0
     state.error_message = None
     state.listener_failures = ()
     state.listener_failure_count = 0

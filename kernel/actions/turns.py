@@ -12,6 +12,7 @@ from kernel.inputs import QueuedItem
 from kernel.messages import NO_USAGE, AssistantMessage, StopReason
 from kernel.open_message import OpenMessage
 from kernel.state import CoreState, Outcome
+from statechart import Leaf
 
 
 def open_turn(state: CoreState, input: Any) -> None:
@@ -59,14 +60,14 @@ def _deliver(
 
 
 def await_delivery(state: CoreState, input: Any) -> None:
-    state.await_delivery()
+    sizing = state.leaf is Leaf.OPENING and state.window is not None
+    state.await_delivery(state.context[state.counted :] if sizing else ())
 
 
 def project(state: CoreState, input: Any) -> None:
     state.live.steering_drained = True
-    hooked = "transform_context" in state.hooks or "convert_to_llm" in state.hooks
-    messages = state.transcript.context if hooked else state.transcript.plain
-    state.effects.append(Project(state.start(), messages))
+    state.count_context(state.context_tokens + input.tokens)
+    state.effects.append(Project(state.start(), state.context))
 
 
 def prepare_request(state: CoreState, input: Any) -> None:
@@ -107,8 +108,9 @@ def adopt_response(state: CoreState, input: Any) -> None:
     run.final_text = message.text
     if message.usage is not None:
         run.usage += message.usage
-        state.context_tokens = message.usage.total
     state.add_message(message)
+    if message.usage is not None:
+        state.count_context(message.usage.total)
     if not message.calls:
         state.transcript.end_turn()
     state.publish(MessageEnded, message)

@@ -12,6 +12,7 @@ from typing import Any, final
 from kernel.agent import Agent
 from kernel.dialects import Line, message_line, message_summary, native_line, projector
 from kernel.errors import KernelError
+from kernel.estimators import UsageOnlyEstimator
 from kernel.events import Event, MessageAccepted
 from kernel.scenario.format import Action, Drive, Rule, Scenario, ScenarioError, Settings, Summary, settings_of
 from kernel.scenario.ports import ScriptedCompactor, ScriptedTool, scripted_hooks, scripted_listener, scripted_model
@@ -97,6 +98,7 @@ class Stage:
                 hooks=scripted_hooks(self._scenario.hooks, self._gates),
                 config=settings.config,
                 compactor=ScriptedCompactor(settings.summary or Summary(), self._gates, self._act),
+                estimator=UsageOnlyEstimator(),
                 journal=journal,
             )
         except (TypeError, ValueError) as error:

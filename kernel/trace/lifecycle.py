@@ -159,7 +159,10 @@ def g11_a_failure_is_told(run: Run) -> Iterator[Breach]:
 
 
 HOOKS: Final = frozenset(
-    {"transform_context", "convert_to_llm", "before_tool_call", "after_tool_result", "should_stop_after_turn"}
+    {
+        "transform_context", "convert_to_llm", "before_tool_call", "after_tool_result", "should_stop_after_turn",
+        "estimator",
+    }
 )
 
 

@@ -8,6 +8,7 @@ from kernel import Agent, Hooks, KernelConfig, RunResult
 from kernel.core import Core
 from kernel.effects import Barrier, Effect
 from kernel.errors import Failure
+from kernel.estimators import UsageOnlyEstimator
 from kernel.events import Event
 from kernel.inputs import Advance, Input, ModelPart, Projected, Prompt, QueuedItem, ResponseCompleted, Settled, Steer
 from kernel.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -33,6 +34,9 @@ def play(main: Coroutine[Any, Any, T], *, left: Iterable[str] | None = ()) -> T:
     assert left is None or names == sorted(left), f"left alive: {names}"
     assert loop.exceptions == [], loop.exceptions
     return value
+
+
+USAGE_ONLY = UsageOnlyEstimator()
 
 
 class Act:
@@ -66,6 +70,7 @@ class Stage:
         hooks: Hooks | None = None,
         messages: Iterable[Message] = (),
         compactor: Any = None,
+        estimator: Any = USAGE_ONLY,
         window: int | None = None,
         config: KernelConfig | None = None,
         **policies: Any,
@@ -80,6 +85,7 @@ class Stage:
             config=config or KernelConfig(**policies),
             messages=messages,
             compactor=compactor,
+            estimator=estimator,
         )
         self.agent.subscribe(self.heard)
 

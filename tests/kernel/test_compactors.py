@@ -6,6 +6,7 @@ import pytest
 
 from kernel import (
     AssistantMessage,
+    CompactionPolicy,
     CustomMessage,
     Finished,
     Message,
@@ -18,8 +19,9 @@ from kernel import (
     ToolMessage,
     UserMessage,
 )
-from kernel.compactors import PROMPT, RESULT_CHARACTERS, ModelCompactor
+from kernel.compactors import PROMPT, RESULT_CHARACTERS, ModelCompactor, TrimmingCompactor
 from kernel.testing import CUT_OFF, ScriptedModel, say, simulate
+from tests.kernel.helpers import Stage, play, said, turns
 
 CONVERSATION: list[Message] = [
     SummaryMessage("older"),
@@ -91,3 +93,36 @@ def test_bad_input_is_refused(model: Any, prompt: Any):
     """What is no model, or no text, is a TypeError."""
     with pytest.raises(TypeError, match="must be"):
         ModelCompactor(model, prompt)
+
+
+class TestTrimming:
+    def trimmed(self, *messages: Message) -> str:
+        return simulate(TrimmingCompactor().summarize(messages))
+
+    def test_it_says_how_much_is_missing(self):
+        """Nobody is asked; a line says how many messages were left out."""
+        assert self.trimmed(*CONVERSATION) == "[7 older messages were left out.]"
+
+    def test_it_counts_on(self):
+        """What it left out earlier stays counted, so that the line is true after any number of compactions."""
+        earlier = SummaryMessage("[7 older messages were left out.]")
+        assert self.trimmed(earlier, UserMessage("Hi"), AssistantMessage("Hello.")) == "[9 older messages were left out.]"
+
+    def test_another_summary_is_a_message(self):
+        """A summary that a model made is left out like any other message."""
+        assert self.trimmed(SummaryMessage("so far"), UserMessage("Hi")) == "[2 older messages were left out.]"
+
+    def test_an_agent_with_it_keeps_the_last_turns_whole(self):
+        """With `keep_turns` 2 the last two turns stay as they were, and the model gets them behind one line."""
+        history = [*turns(5), UserMessage("more " * 20), AssistantMessage("yes")]
+        stage = Stage(["a"], messages=history, compactor=TrimmingCompactor(), compaction=CompactionPolicy(keep_turns=2))
+
+        async def main() -> None:
+            await stage.agent.compact()
+            await stage.run()
+
+        play(main())
+        assert said(stage.model.requests[0].messages) == [
+            ("summary", "[8 older messages were left out.]"), *said(history[-4:]), ("user", "Hi"),
+        ]  # fmt: skip
+        assert list(stage.agent.state.archive) == history[:8]

@@ -91,8 +91,8 @@ def test_a_deaf_tool_of_a_closed_loop_may_be_collected_in_a_step(monkeypatch: py
     collected: list[int] = []
     await_delivery = CoreState.await_delivery
 
-    def and_collect(state: CoreState) -> None:
-        await_delivery(state)
+    def and_collect(state: CoreState, *unsent: Any) -> None:
+        await_delivery(state, *unsent)
         collected.append(gc.collect())
 
     monkeypatch.setattr(CoreState, "await_delivery", and_collect)

@@ -166,7 +166,7 @@ def settled(work: int, **fields: Any) -> ToolSettled:
     return ToolSettled(work, "c0", (Text("ok"),), **fields)
 
 
-def hot(tokens: int | None, tried: bool = False, **policies: Any) -> Case:
+def hot(tokens: int, tried: bool = False, estimated: int = 0, **policies: Any) -> Case:
     """A turn with a context of so many tokens; window and reserve leave room for 90."""
 
     def case() -> tuple[Bench, Any]:
@@ -174,7 +174,7 @@ def hot(tokens: int | None, tried: bool = False, **policies: Any) -> Case:
         bench, _ = opened(**arguments)()
         bench.state.context_tokens = tokens
         bench.state.live.threshold_tried = tried
-        return bench, Advance(1)
+        return bench, Advance(1, estimated)
 
     return case
 
@@ -214,7 +214,9 @@ YES: dict[Guard, list[Case]] = {
     ],
     Guard.COMPACTABLE: [still(messages=HISTORY), still(messages=HISTORY[:6])],
     Guard.STEERING_JOINS: [opened(steering=1)],
-    Guard.COMPACTION_DUE: [hot(91), hot(91, window=None, compaction=CompactionPolicy(reserve=10, window=100))],
+    Guard.COMPACTION_DUE: [
+        hot(91), hot(60, estimated=31), hot(91, window=None, compaction=CompactionPolicy(reserve=10, window=100)),
+    ],
     Guard.OVERFLOW_RECOVERABLE: [fails(overflow=True)],
     Guard.RETRYABLE: [fails(retryable=True), failed_before(1), failed_before(2, retry=RetryPolicy(max_attempts=4))],
     Guard.RESPONSE_FITS: [
@@ -255,7 +257,7 @@ NO: dict[Guard, list[Case]] = {
     Guard.STEERING_JOINS: [opened(), requested(None, TextDelta("a"))],
     Guard.COMPACTION_DUE: [
         hot(90),
-        hot(None),
+        hot(60, estimated=30),
         hot(91, tried=True),
         hot(91, window=None),
         hot(91, compaction=None),

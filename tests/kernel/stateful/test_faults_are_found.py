@@ -75,7 +75,7 @@ def late_reports_are_taken(plant: Plant) -> None:
 
 def old_deliveries_count(plant: Plant) -> None:
     """An `advance` of an earlier delivery is taken for that of the newest one."""
-    plant.setattr(CoreState, "await_delivery", lambda state: state.effects.append(Barrier(state.barrier)))
+    plant.setattr(CoreState, "await_delivery", lambda state, _=(): state.effects.append(Barrier(state.barrier)))
 
 
 def a_run_finishes_twice(plant: Plant) -> None:
