@@ -132,12 +132,19 @@ class KernelBug(KernelError):  # noqa: N818  # a bug is not an error of the call
 
 
 def describe(error: BaseException) -> str:
-    """What *error* says; its type's name when it says nothing, or can't. Never empty."""
+    """What *error* says; its type's name when it says nothing, or can't. Never empty.
+
+    >>> describe(ValueError("no such file")), describe(KeyError("path")), describe(ValueError())
+    ('no such file', "KeyError: 'path'", 'ValueError')
+    """
     try:
         said = str(error).strip()
     except Exception:
         said = ""
-    return said or type(error).__name__
+    name = type(error).__name__
+    if said and isinstance(error, KeyError):
+        return f"{name}: {said}"  # it says only the key
+    return said or name
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -14,6 +14,7 @@ from kernel.setup import Setup
 from kernel.work import Reporter, Work, ended_from_outside
 
 _PARTS: Final = (ReasoningDelta, ToolCallDelta, ToolCall, Usage)
+_PART_NAMES: Final = ", ".join(part.__name__ for part in (TextDelta, *_PARTS))
 
 
 async def stream_response(work: Work, effect: CallModel, to: Reporter, setup: Setup, idle: float | None) -> None:
@@ -24,6 +25,11 @@ async def stream_response(work: Work, effect: CallModel, to: Reporter, setup: Se
         stream = setup.stream(effect.request)
         if inspect.isawaitable(stream):
             stream = await stream
+        if not hasattr(stream, "__aiter__"):
+            raise ModelError(
+                f"the model broke the protocol: stream() returned {stream!r}; write it as `async def` with `yield`, or "
+                "return an async iterator"
+            )
         stop = await _read(work, stream, to)
         end: Input = work.verdict or ResponseCompleted(work.number, stop)
     except asyncio.CancelledError as error:
@@ -54,14 +60,24 @@ async def _read(work: Work, stream: Any, to: Reporter) -> StopReason | None:
             if type(part.text) is not str:
                 raise ModelError(f"the model broke the protocol: the text of a TextDelta is {part.text!r}")
         elif not isinstance(part, _PARTS):
-            raise ModelError(f"the model broke the protocol: it yielded {part!r}, which is no part of a response")
+            raise ModelError(f"the model broke the protocol: it yielded {part!r}{_hint(part)}")
         to.feed(ModelPart(work.number, part))
         busy = to.free()
         if busy is not None:
             work.last = math.inf  # the silence is the listeners', not the model's
             await busy
             work.last = loop.time()
-    raise ModelError("the stream ended without a terminal part, so the response may be incomplete", retryable=True)
+    raise ModelError(
+        "the stream ended without a terminal part (Finished), so the response may be incomplete", retryable=True
+    )
+
+
+def _hint(part: Any) -> str:
+    if isinstance(part, str):
+        return "; text goes into a TextDelta"
+    if isinstance(part, type) and (part is Finished or part is TextDelta or issubclass(part, _PARTS)):
+        return f", a class; yield {part.__name__}(...)"
+    return f", which is no part of a response: yield {_PART_NAMES} and, last, Finished"
 
 
 async def _close(stream: Any) -> None:

@@ -46,6 +46,11 @@ class Model:
         return self.answer() if callable(self.answer) else self.answer
 
 
+async def only(part: Any) -> Any:
+    """A stream of one part, whatever it is."""
+    yield part
+
+
 def stage_of(answer: Any, **policies: Any) -> Stage:
     stage = Stage(**policies)
     stage.agent.configure(model=Model(answer))
@@ -79,6 +84,24 @@ class TestWhatItIs:
         """A model that gives no stream has failed."""
         result = play(stage_of(answer).run())
         assert (result.status, result.error.code) == ("failed", "MODEL_FAILED")
+
+    @pytest.mark.parametrize(
+        ("answer", "advice"),
+        [
+            ([TextDelta("a")], "write it as `async def` with `yield`"),
+            (lambda: only("Hi"), "it yielded 'Hi'; text goes into a TextDelta"),
+            (lambda: only(TextDelta), "a class; yield TextDelta(...)"),
+            (lambda: only(Finished), "a class; yield Finished(...)"),
+            (lambda: only({"text": "Hi"}), "yield TextDelta, ReasoningDelta, ToolCallDelta, ToolCall, Usage and, last"),
+            (lambda: only(int), "yield TextDelta, "),
+            (lambda: Stream(StopAsyncIteration()), "without a terminal part (Finished)"),
+        ],
+        ids=["a list", "text", "a part's class", "the end's class", "a dict", "another class", "no end"],
+    )
+    def test_a_breach_says_what_to_do(self, answer: Any, advice: str) -> None:
+        """Who writes a model learns from the error what its stream must yield."""
+        result = play(stage_of(answer, retry=None).run())
+        assert advice in result.error.args[0]
 
     def test_one_that_raises_at_once_is_a_failure(self) -> None:
         """An exception of `stream` itself is as good as one of its iterator."""
