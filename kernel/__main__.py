@@ -12,11 +12,16 @@ from collections.abc import Callable, Sequence
 def main(argv: Sequence[str] | None = None) -> int:
     """The command that *argv* (by default the process's) names; its exit status."""
     arguments = sys.argv[1:] if argv is None else list(argv)
+    if sys.stdout is None:
+        print("python -m kernel: error: the standard output is closed, and all is said there", file=sys.stderr)
+        return 2
     try:
         status = _command(arguments)(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Whoever read has left, as `head` does. The interpreter flushes once more when it ends: let that go nowhere.
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # which is no error: whoever read has left, as `head` does
+            print(f"python -m kernel: error: {error}", file=sys.stderr)
+        # The interpreter flushes once more when it ends: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status

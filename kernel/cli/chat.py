@@ -10,6 +10,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NoReturn, final
 
@@ -22,6 +23,8 @@ from kernel.models.replay import DEMO, ReplayModel
 from kernel.ports import Model
 from kernel.toolbox import files
 
+COMMANDS: Final = ("scenario", "check", "journal", "doctor")
+"""What stands in the place of a question when it is another command that is meant (`kernel.__main__`)."""
 INTERRUPTED: Final = 130  # what shells expect of a command that Ctrl-C ended
 SLOWED: Final = 0.1
 """How fast a recording is played in a terminal: the model was too fast to be steered by hand."""
@@ -30,7 +33,11 @@ SLOWED: Final = 0.1
 def main(argv: Sequence[str]) -> int:
     """Ask, show the run, and return the exit status."""
     parser = _parser()
+    if near := get_close_matches(argv[0] if argv else "", COMMANDS, 1, 0.75):
+        parser.error(f"there is no command {argv[0]!r}; {near[0]} is meant? A question of one word needs a question mark")
     options = parser.parse_args(argv)
+    if not options.question.strip():
+        parser.error("QUESTION must not be empty")
     console = console_for(prepare(sys.stdout))
     try:
         model = _model(options)
@@ -51,7 +58,7 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m kernel",
         description="An agent answers a question about the files of a directory.",
-        epilog="Other commands: python -m kernel scenario|check|journal|doctor. "
+        epilog=f"Other commands: python -m kernel {'|'.join(COMMANDS)}. "
         "Exit status: 0 completed, 1 failed or cancelled, 2 wrongly called, 130 left with a second Ctrl-C.",
     )
     parser.add_argument("question", nargs="?", default=QUESTION, metavar="QUESTION", help=f"default: {QUESTION!r}")

@@ -102,6 +102,38 @@ def test_a_reader_that_leaves_is_no_error():
         assert process.wait() == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_an_output_that_takes_nothing_is_told_in_a_line():
+    """A full disk is one sentence on the standard error, and no traceback."""
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kernel"], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=100,
+            stdin=subprocess.DEVNULL, env=ENVIRONMENT,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "No space left" in done.stderr
+
+
+@TERMINAL
+def test_a_closed_output_is_told_in_a_line():
+    """Without a standard output there is nothing to do but to say so."""
+    closed = subprocess.run(
+        ["sh", "-c", '"$0" -m kernel >&-', sys.executable], stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=100,
+        stdin=subprocess.DEVNULL, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert (closed.returncode, closed.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [([""], "QUESTION must not be empty"), (["scenaro", "x"], "scenario is meant?"), (["chek"], "check is meant?")],
+)
+def test_what_is_no_question_is_refused(arguments: list[str], said: str):
+    """An empty question and a command that is misspelt are a wrong call, with a sentence that says what is wrong."""
+    done = run(*arguments)
+    assert (done.returncode, said in done.stderr) == (2, True)
+
+
 def test_what_can_not_be_encoded_is_replaced(tmp_path: Path):
     """An ASCII stream does not end a run that has other characters."""
     model = recording(tmp_path / "r.jsonl", (0, {"content": "café"}, "stop"))
