@@ -10,7 +10,8 @@ from typing import Any, Final
 from attrs import define, frozen
 
 from kernel import AgentState, CustomMessage, KernelConfig, Receipt, Run, UserMessage, errors
-from statechart import Command, Leaf, Phase
+from statechart import Command, Leaf, Phase, Refuse
+from tests.kernel.stateful.coverage import COVERAGE
 from tests.kernel.stateful.listeners import WorldListener
 from tests.kernel.stateful.oracle import core_of, decision_for, error_for, errors_while_idle
 from tests.kernel.stateful.ports import TOOLS, WorldTool
@@ -70,6 +71,8 @@ class Commands:
         leaf, decided = core.leaf, decision_for(core, command)
         while_idle = errors_while_idle(agent, self.config, command) if leaf is Leaf.IDLE else None
         before = self._picture()
+        if isinstance(decided, Refuse):
+            COVERAGE.note(core, None, command)
         answer = error = None
         try:
             answer = call()

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -12,6 +13,7 @@ from kernel import Agent, CompactionPolicy, Event, Hooks, KernelConfig, RetryPol
 from kernel.testing import SimulatedLoop
 from statechart import Leaf
 from tests.kernel.stateful.commands import BAD, Commands
+from tests.kernel.stateful.coverage import COVERAGE
 from tests.kernel.stateful.listeners import DEEDS, EVENTS, KINDS
 from tests.kernel.stateful.oracle import core_of
 from tests.kernel.stateful.ports import TOOLS, WorldModel, WorldTool
@@ -19,6 +21,7 @@ from tests.kernel.stateful.promises import Promises
 from tests.kernel.stateful.runs import enters
 from tests.kernel.stateful.world import SITUATIONS, World
 
+SETTINGS: Final = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 MAX_STEPS: Final = 20_000
 """Steps of one example. The longest take some thousand."""
 
@@ -136,6 +139,7 @@ class AgentMachine(RuleBasedStateMachine):
                 compactor=world,
             )
             world.agent.subscribe(SeeingRecorder(world))
+        COVERAGE.watch(world.agent)
         for _ in range(turns):
             self.converse(0, None, b"")
 

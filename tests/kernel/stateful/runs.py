@@ -284,6 +284,18 @@ def note_situations(events: list[Any], result: RunResult) -> None:
         SITUATIONS[f"failed with {result.failure.code}"] += 1
     SITUATIONS["retry, then success"] += "retry.ended" in types and result.status == "completed"
     SITUATIONS["a late update was discarded"] += "update.discarded" in types
+    SITUATIONS["steering and a follow-up in one run"] += {"steering", "follow_up"} <= {
+        event.origin for event in events if event.type == "message.accepted"
+    }
+    SITUATIONS["an overflow, compacted, then success"] += result.status == "completed" and any(
+        event.type == "compaction.started" and event.reason == "overflow" for event in events
+    )
+    detours = [event.type for event in events if event.type in ("retry.scheduled", "compaction.started")]
+    SITUATIONS["compaction after a retry"] += ("retry.scheduled", "compaction.started") in pairwise(detours)
+    calls = {event.call_id for event in events if event.type == "tool.started"}
+    SITUATIONS["a late word in the next run"] += any(
+        event.type == "update.discarded" and event.call_id not in calls for event in events
+    )
     for event in events:
         if event.type == "compaction.started":
             SITUATIONS[f"compaction by {event.reason}"] += 1

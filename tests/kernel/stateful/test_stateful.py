@@ -4,14 +4,18 @@ A failure shows as a program: the rules that were called, with the tapes that th
 `promises.py` and `runs.py`.
 """
 
+import time
 from typing import Any, Final
 
 import pytest
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from kernel import CompactionPolicy
 from statechart import Leaf
-from tests.kernel.stateful.machine import AgentMachine
+from tests.kernel.stateful.coverage import COVERAGE
+from tests.kernel.stateful.machine import SETTINGS, AgentMachine
+from tests.kernel.stateful.rarities import PLAYS, play
 from tests.kernel.stateful.world import SITUATIONS
 
 SOMETIMES: Final = (
@@ -25,15 +29,37 @@ SOMETIMES: Final = (
     "failed with RUN_DEADLINE", "a reader lost events", "a listener was kept from waiting for its own run",
     "refused: AgentBusyError", "refused: AgentClosedError", "refused: QueueFullError", "refused: MessageLimitError",
     "refused: NothingToContinueError", "refused: NothingToCompactError",
+    "an overflow, compacted, then success", "a late word in the next run", "steering and a follow-up in one run",
+    "compaction after a retry",
 )  # fmt: skip
 """What the examples must have come across: a generator that lost its way would otherwise pass in silence."""
 
 
-def test_the_agent_keeps_its_promises(examples):
-    """No order of commands, answers, failures and delays breaks a guarantee, and all interesting ones were tried."""
+def test_the_agent_keeps_its_promises(examples, record_property):
+    """No order of commands, answers, failures and delays breaks a guarantee; all that is interesting was tried, and every
+    row of the lifecycle was taken.
+    """
     SITUATIONS.clear()
     run_state_machine_as_test(AgentMachine, settings=examples(700))
+    for program, config in PLAYS:
+        play(program, config)
+    record_property("covered", f"700 examples, {COVERAGE.report()}")
     assert not [situation for situation in SOMETIMES if not SITUATIONS[situation]]
+    assert COVERAGE.missing_rows() == []
+
+
+def test_for_as_long_as_one_likes(request, record_property):
+    """With `--long 60`: an hour of new examples, longer ones, on both kinds of loop."""
+    minutes = request.config.getoption("--long")
+    if not minutes:
+        pytest.skip("takes as long as one likes: --long MINUTES")
+    count, end = 0, time.monotonic() + 60 * minutes
+    longer = settings(SETTINGS, max_examples=200, stateful_step_count=60)
+    while time.monotonic() < end:
+        for machine in (AgentMachine, ShuffledMachine):
+            run_state_machine_as_test(machine, settings=longer)
+        count += 400
+    record_property("covered", f"{count} examples, {COVERAGE.report()}")
 
 
 def test_promises_do_not_lean_on_the_order_of_tasks(examples):
