@@ -1,7 +1,8 @@
-"""`python -m statechart draw | table | check`: what is made of the declaration, and whether it keeps its promises."""
+"""`python -m statechart draw | table | check | export`: what is made of the declaration, and whether it keeps its word."""
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final
 from statechart.check import check, report
 from statechart.decisions import SHIPPED, compile_table, dump
 from statechart.draw import render, texts
+from statechart.exports import FORMATS
 from statechart.method_table import document
 
 PACKAGE: Final = Path(__file__).parent
@@ -33,32 +35,69 @@ def files(diagrams: Path, package: Path = PACKAGE) -> dict[Path, str]:
     return {
         package / SHIPPED: decisions_text(dump(table)),
         diagrams / "methods.md": document(table),
+        diagrams / "lifecycle.xstate.json": FORMATS["xstate"](),
         **{diagrams / name: text for name, text in texts().items()},
     }
 
 
 def draw(diagrams: Path, package: Path = PACKAGE) -> None:
-    """Write the compiled decisions, the diagrams and the method table."""
+    """Write the compiled decisions, the diagrams, the method table and the XState export; say which files those are."""
     diagrams.mkdir(parents=True, exist_ok=True)
     for path, text in files(diagrams, package).items():
-        path.write_text(text, encoding="utf-8")
-    if not render(diagrams):
+        _write(path, text)
+    drawn = render(diagrams)
+    for path in drawn or ():
+        _say_written(path)
+    if drawn is None:
         print(WITHOUT_GRAPHVIZ, file=sys.stderr)
 
 
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+    _say_written(path)
+
+
+def _say_written(path: Path) -> None:
+    print(f"wrote {os.path.relpath(path)}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line asks; 1 when a check found a violation."""
+    """Do what the command line asks; 1 when a check found a violation, 2 when a file can't be written."""
+    asked = _parser().parse_args(arguments)
+    try:
+        status = _do(asked)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has left, as `head` does; what the interpreter flushes at its end goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print(f"python -m statechart {asked.command}: error: {error}", file=sys.stderr)
+        return 2
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m statechart", description="The lifecycle of an agent, as declared.")
     commands = parser.add_subparsers(dest="command", required=True)
-    drawing = commands.add_parser("draw", help="write diagrams, the method table and the compiled decisions")
+    drawing = commands.add_parser("draw", help="write diagrams, the method table, an XState machine and the decisions")
     drawing.add_argument("--into", type=Path, default=Path("diagrams"), help="folder of the diagrams (default: diagrams)")
     commands.add_parser("table", help="print what each method and each fact does, as Markdown")
     commands.add_parser("check", help="prove the promises of the declaration; exit status 1 when one is broken")
-    asked = parser.parse_args(arguments)
+    exporting = commands.add_parser("export", help="write the lifecycle in the language of another tool")
+    exporting.add_argument("format", choices=sorted(FORMATS), help="xstate: JSON for XState 5; scxml: the W3C's language")
+    exporting.add_argument("file", type=Path, nargs="?", metavar="FILE", help="where to (default: standard output)")
+    return parser
+
+
+def _do(asked: argparse.Namespace) -> int:
     if asked.command == "draw":
         draw(asked.into)
     elif asked.command == "table":
         print(document(compile_table()), end="")
+    elif asked.command == "export" and asked.file is not None:
+        _write(asked.file, FORMATS[asked.format]())
+    elif asked.command == "export":
+        print(FORMATS[asked.format](), end="")
     else:
         results = check()
         print(report(results))

@@ -374,11 +374,12 @@ def texts() -> dict[str, str]:
     }
 
 
-def render(folder: Path) -> bool:
-    """Turn each DOT file of *folder* into an SVG beside it; False when graphviz is not installed."""
+def render(folder: Path) -> list[Path] | None:
+    """Turn each DOT file of *folder* into an SVG beside it, and say which; None when graphviz is not installed."""
     program = shutil.which("dot")
     if program is None:
-        return False
-    for source in sorted(folder.glob("*.dot")):
-        subprocess.run([program, "-Tsvg", str(source), "-o", str(source.with_suffix(".svg"))], check=True)
-    return True
+        return None
+    pictures = {source: source.with_suffix(".svg") for source in sorted(folder.glob("*.dot"))}
+    for source, picture in pictures.items():
+        subprocess.run([program, "-Tsvg", str(source), "-o", str(picture)], check=True)
+    return list(pictures.values())

@@ -10,9 +10,10 @@ import statechart.__main__ as program
 import statechart.check as checking
 from statechart import compile_table
 from statechart.check import Check
+from statechart.exports import FORMATS
 from statechart.method_table import document
 
-TEXTS = {"lifecycle.dot", "lifecycle-full.dot", "lifecycle.mmd", "methods.md"}
+TEXTS = {"lifecycle.dot", "lifecycle-full.dot", "lifecycle.mmd", "lifecycle.xstate.json", "methods.md"}
 
 
 @pytest.fixture
@@ -44,13 +45,16 @@ def test_draw_writes_all_text_forms(tmp_path: Path, no_graphviz: None, capsys: p
     """Without graphviz the texts are written all the same, and one line says what is missing and how to get it."""
     program.draw(tmp_path / "diagrams", package=tmp_path)
 
-    assert {path.name for path in (tmp_path / "diagrams").iterdir()} == TEXTS
+    written = {path.name for path in (tmp_path / "diagrams").iterdir()}
+    said = capsys.readouterr()
+    assert written == TEXTS
     assert (tmp_path / "decisions.json").is_file()
-    assert capsys.readouterr().err == program.WITHOUT_GRAPHVIZ + "\n"
+    assert said.err == program.WITHOUT_GRAPHVIZ + "\n"
+    assert {Path(line.removeprefix("wrote ")).name for line in said.out.splitlines()} == {*TEXTS, "decisions.json"}
 
 
 def test_draw_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """With graphviz there is an SVG for each DOT file, and nothing is said."""
+    """With graphviz there is an SVG for each DOT file, and each file that was written is named once, by a path to it."""
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "dot").write_text('#!/bin/sh\necho "<svg/>" > "$4"\n')
@@ -60,7 +64,12 @@ def test_draw_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
     assert (tmp_path / "diagrams" / "lifecycle.svg").read_text() == "<svg/>\n"
     assert (tmp_path / "diagrams" / "lifecycle-full.svg").is_file()
-    assert capsys.readouterr() == ("", "")
+    said = capsys.readouterr()
+    named = [Path(line.removeprefix("wrote ")).resolve() for line in said.out.splitlines()]
+    folder = (tmp_path / "diagrams").resolve()
+    assert said.err == ""
+    assert set(named) == {*folder.iterdir(), tmp_path.resolve() / "decisions.json"}
+    assert len(set(named)) == len(named)
 
 
 def test_draw_is_a_command(monkeypatch: pytest.MonkeyPatch):
@@ -95,3 +104,54 @@ def test_a_wrong_command_is_refused(arguments: list[str], capsys: pytest.Capture
         program.main(arguments)
 
     assert "draw" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", FORMATS)
+def test_export_prints_or_writes(word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Without a file the export goes to standard output; with one it goes there, and that is said."""
+    file = tmp_path / "export"
+
+    assert program.main(["export", word]) == 0
+    assert capsys.readouterr().out == FORMATS[word]()
+    assert program.main(["export", word, str(file)]) == 0
+    assert file.read_text(encoding="utf-8") == FORMATS[word]()
+    assert Path(capsys.readouterr().out.removeprefix("wrote ").strip()).resolve() == file.resolve()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["export"], "{scxml,xstate}"),
+        (["export", "uml"], "'uml' (choose from"),
+        (["export", "scxml", "one", "two"], "unrecognized arguments: two"),
+    ],
+)
+def test_a_wrong_export_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]):
+    """A missing or unknown format and a file too many end with status 2, and what is wrong or what there is is said."""
+    with pytest.raises(SystemExit, match="2"):
+        program.main(arguments)
+
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["export", "xstate", "{}/file/x"], ["export", "scxml", "{}"], ["draw", "--into", "{}/file"]]
+)
+def test_what_can_not_be_written_is_said(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A file below a file, a folder for a file and a file for a folder are one line on standard error and status 2."""
+    (tmp_path / "file").write_text("")
+
+    assert program.main([each.format(tmp_path) for each in arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"python -m statechart {arguments[0]}: error: ")
+    assert str(tmp_path) in line
+
+
+def test_a_reader_that_leaves_is_no_error():
+    """When whoever read has left, as `head` does, nothing is said."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "statechart", "export", "xstate"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 1
