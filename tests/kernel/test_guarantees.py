@@ -8,7 +8,7 @@ import pytest
 from kernel import Block, Finished, Hooks, ModelError, ReasoningDelta, StopReason
 from kernel.messages import TextDelta, ToolMessage
 from kernel.testing import CUT_OFF, call
-from tests.kernel.helpers import Act, Stage, play, said, ticks
+from tests.kernel.helpers import Act, Stage, play, said, ticks, turns
 
 THREE_TURNS = (["one", call("c1", "act")], ["two", call("c2", "act"), call("c3", "act")], ["done"])
 
@@ -74,6 +74,13 @@ class TestG1OneEnd:
         play(main())
         assert stage.types[-1] == "run.finished"
 
+    def test_what_is_commanded_at_the_end_is_not_told(self) -> None:
+        """A listener that hears the end may command, and nothing of it is told any more."""
+        stage = Stage(["a"])
+        stage.on("run.finished", lambda: stage.agent.unqueue(stage.agent.steer("left")))
+        play(stage.run())
+        assert stage.types[-1] == "run.finished"
+
 
 class TestG2Nesting:
     def test_all_that_opens_closes(self) -> None:
@@ -101,6 +108,18 @@ class TestG2Nesting:
             event.turn for event in stage.heard.of("turn.ended")
         ]
 
+    @pytest.mark.parametrize(
+        ("detour", "error"),
+        [("retry", ModelError("busy", retryable=True)), ("compaction", ModelError("full", overflow=True))],
+    )
+    def test_a_detour_that_is_cancelled_closes_too(self, detour: str, error: ModelError) -> None:
+        """A cancel while a retry waits or a compaction works closes it inside its turn."""
+        stage = Stage([error], messages=turns(5), compactor=type("Deaf", (), {"summarize": asyncio.Event().wait})())
+        started, ended = f"{detour}.{'scheduled' if detour == 'retry' else 'started'}", f"{detour}.ended"
+        stage.on(started, stage.agent.cancel)
+        assert play(stage.run()).status == "cancelled"
+        assert stage.types[-4:] == [started, ended, "turn.ended", "run.finished"]
+
 
 class TestG3Messages:
     def test_the_text_is_its_deltas(self) -> None:
@@ -114,7 +133,8 @@ class TestG3Messages:
 
 
 class TestG4Pairing:
-    def test_each_kind_of_call_has_one_result_in_source_order(self) -> None:
+    @pytest.mark.parametrize("mode", ["parallel", "sequential"])
+    def test_each_kind_of_call_has_one_result_in_source_order(self, mode: Any) -> None:
         """Six calls that go six ways have six results, in the order of the calls (PAIR-10, PAR-6)."""
 
         def raises(*_: Any) -> None:
@@ -123,7 +143,7 @@ class TestG4Pairing:
         tools = [Act("ok"), Act("raises", raises), Act("none", None), Act("denied"), Act("wrong", validate=raises)]
         calls = [call(f"c{n}", name) for n, name in enumerate(("ok", "raises", "unknown", "none", "denied", "wrong"))]
         hooks = Hooks(before_tool_call=lambda call, _: Block("not you") if call.name == "denied" else None)
-        stage = Stage(calls, ["done"], tools=tools, hooks=hooks)
+        stage = Stage(calls, ["done"], tools=tools, hooks=hooks, tool_execution=mode)
         result = play(stage.run())
         answers = [message for message in result.messages if isinstance(message, ToolMessage)]
         assert [(a.call_id, a.name, a.is_error, a.executed) for a in answers] == [
@@ -159,6 +179,26 @@ class TestG4Pairing:
             ("tool", "cancelled: the run was stopped while this call was running"),
             ("tool", "ok"),
         ]
+
+    @pytest.mark.parametrize("end", ["cancel", "failure", "limit"])
+    def test_what_an_end_leaves_open_is_answered(self, end: str) -> None:
+        """Whatever ends a run in the middle of a batch, each call has a result that says how far the call had come."""
+        policies: Any = {"failure": {"subscriber_failure": "fail_run"}, "limit": {"run_deadline": 1}}.get(end, {})
+        calls = [call("c1", "act"), call("c2", "deaf"), call("c3", "act")]
+        stage = Stage(calls, tool_execution="sequential", cancel_grace=5, **policies)
+        stage.agent.configure(tools=[act := Act(), Act("deaf", stage.deaf())])
+        if end == "cancel":
+            stage.on("tool.started", stage.agent.cancel, nth=2)
+        elif end == "failure":
+            stage.on("tool.started", lambda: 1 / 0, nth=2)
+        expected = [("ok", False, True), ("interrupted", True, True), ("not executed", True, False)]
+        if end != "limit":
+            expected[1] = expected[2]  # the listener of its start came first
+
+        play(stage.run(), left=None)
+        answers = [message for message in stage.agent.messages if isinstance(message, ToolMessage)]
+        assert [(a.text.partition(":")[0], a.is_error, a.executed) for a in answers] == expected
+        assert act.ran == ["c1"]
 
     @pytest.mark.parametrize(
         "raised", [RuntimeError("boom"), asyncio.CancelledError(), type("Fatal", (BaseException,), {})()]

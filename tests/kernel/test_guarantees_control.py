@@ -68,6 +68,13 @@ class TestG6Steering:
         assert [text for role, text in stage.said if role == "user"] == ["Hi", "left", "then"]
         assert [event.origin for event in stage.heard.of("message.accepted")] == ["prompt", "steering", "follow_up"]
 
+    def test_a_follow_up_waits_until_nothing_is_owed(self) -> None:
+        """A follow-up that comes while tools run enters after the answer that uses their results."""
+        stage = three_turns()
+        stage.on("tool.started", lambda: stage.agent.follow_up("then"))
+        play(stage.run(), left=None)
+        assert stage.said[-3:] == [("assistant", "done"), ("user", "then"), ("assistant", "")]
+
     @pytest.mark.parametrize(("mode", "turns"), [("one", 3), ("all", 2)])
     def test_a_mode_says_how_many_enter_at_once(self, mode: Any, turns: int) -> None:
         """One item enters at a drain point, or all; they are never merged."""
