@@ -1,6 +1,6 @@
 """The sentences of the errors that refuse a command: who erred, what was asked, in which phase, and what to do."""
 
-from typing import Final
+from typing import Final, assert_never
 
 from kernel.errors import (
     AgentBusyError,
@@ -50,3 +50,5 @@ def refuse(refusal: Refusal, command: Command, state: CoreState) -> KernelError:
                 f"{state.free_messages()} free and 2 needed; message_limit is {state.config.message_limit}. "
                 "compact() or reset() first"
             )
+        case _:
+            assert_never(refusal)

@@ -14,7 +14,7 @@ What the table can't carry is refused when it is compiled: callbacks anywhere bu
 import functools
 import json
 import pathlib
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from attrs import frozen
 
@@ -188,6 +188,8 @@ def _dump(decision: Decision) -> Any:
             return {"refuse": str(refusal)}
         case None:
             return None
+        case _:
+            assert_never(decision)
 
 
 def _load(text: Any) -> Decision:

@@ -124,6 +124,18 @@ class TestResources:
         play(Stage(THREE, ["done"], tools=tools).run())
         assert diary.lines == IN_TURN
 
+    def test_a_hook_after_the_body_holds_no_key(self) -> None:
+        """The next call for a key begins when the body before it has ended, whatever `after_tool_result` does then."""
+        diary = Diary(two=5)
+
+        async def after(result: ToolMessage) -> None:
+            diary.lines.append(f"after {result.name}")
+            await asyncio.sleep(3)
+
+        tools = [diary.act(name, resources=keys("file")) for name in ("one", "two")]
+        play(Stage(THREE[:2], ["done"], tools=tools, hooks=Hooks(after_tool_result=after)).run())
+        assert diary.lines == ["one begins", "one ends", "after one", "two begins", "two ends", "after two"]
+
     @pytest.mark.parametrize("wrong", ["file", 5, None], ids=repr)
     def test_keys_that_are_none_are_the_calls_error(self, wrong: Any) -> None:
         """`resources` that gives no sequence of keys makes an error result."""
