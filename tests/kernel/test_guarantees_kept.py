@@ -58,21 +58,22 @@ class TestG8Bounded:
 
         async def listener(event: Any) -> None:
             if event.type == "phase.changed" and event.target == "settling":
-                answer = getattr(stage.agent, command)()
-                if command == "aclose":
-                    tasks.append(asyncio.create_task(answer))
-                    await ticks()
+                if command == "cancel":
+                    answers.append(stage.agent.cancel())
                 else:
-                    assert answer is False
+                    closing.append(asyncio.create_task(stage.agent.aclose()))
+                    await ticks()
 
         async def main() -> str:
             result = await stage.run()
-            await asyncio.gather(*tasks)
+            await asyncio.gather(*closing)
             return result.status
 
-        tasks: list[Any] = []
+        answers: list[bool] = []
+        closing: list[Any] = []
         stage.agent.subscribe(listener)
         assert play(main()) == "completed"
+        assert (answers, len(closing)) == (([False], 0) if command == "cancel" else ([], 1))
 
     def test_there_is_one_deadline(self) -> None:
         """A second cancel, and a close, do not give what is deaf any time more: the grace began with the first."""
@@ -140,6 +141,29 @@ class TestG11Streams:
         (ended,) = stage.heard.of("message.ended")
         assert (ended.message.stop, ended.message.error) == ("error", str(result.error))
         assert stage.types[-3:] == ["message.ended", "turn.ended", "run.finished"]
+
+
+class TestG12ToldAfterwards:
+    def test_the_queues_are_as_they_are_told(self) -> None:
+        """Whoever hears of a change of the queues finds them so, though nothing else happens in between."""
+        stage = Stage([call("c1", "act")], ["b"], ["c"])
+        seen: list[Any] = []
+
+        async def body(*_: Any) -> str:
+            receipt = stage.agent.steer("left")
+            await ticks()
+            stage.agent.unqueue(receipt)
+            await ticks()
+            return "ok"
+
+        def listener(event: Any) -> None:
+            if event.type == "queue.changed":
+                seen.append((said(event.steering), said(stage.agent.queued.steering)))
+
+        stage.agent.configure(tools=[Act(body=body)])
+        stage.agent.subscribe(listener)
+        play(stage.run())
+        assert seen == [([("user", "left")], [("user", "left")]), ([], [])]
 
 
 def parts_of(value: Any) -> Iterator[Any]:

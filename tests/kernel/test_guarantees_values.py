@@ -63,7 +63,7 @@ class TestG10Compaction:
                 raise RuntimeError("boom")
 
         seen: list[int] = []
-        stage = Stage(messages=turns(5), compactor=Compactor())
+        stage = Stage(["a"], messages=turns(5), compactor=Compactor())
 
         async def main() -> str:
             return (await stage.agent.compact()).status
