@@ -100,7 +100,9 @@ class CallHook:
 @final
 @frozen
 class Summarize:
-    """Ask the compactor for a summary of these messages; report `Summarized` or `SummaryFailed`."""
+    """Pass these messages through `convert_to_llm` and ask the compactor for their summary; report `Summarized` or
+    `SummaryFailed`.
+    """
 
     immediate: ClassVar = True
     work: int

@@ -10,7 +10,7 @@ from kernel.frozen import thaw
 from kernel.inputs import CallPrepared, HookReturned, Projected, Summarized, SummaryFailed
 from kernel.messages import MESSAGE_TYPES, CustomMessage, Message
 from kernel.ports import Block, Compactor, Hooks
-from kernel.work import Reporter, Work, ended_from_outside, run_hook
+from kernel.work import NOT_EXECUTED, Reporter, Work, end_with, ended_from_outside, run_hook
 
 
 async def ask_before(work: Work, effect: PrepareCall, to: Reporter, prepared: CallPrepared, hooks: Hooks) -> None:
@@ -59,6 +59,7 @@ async def project(
 async def _transformed(
     name: str, hook: Callable[..., Any], messages: Sequence[Message], failures: list[tuple[str, str]], work: Work
 ) -> Sequence[Message]:
+    work.kind, work.name = "hook", name
     try:
         answer = tuple(await run_hook(hook, messages))
         wrong = [message for message in answer if not isinstance(message, MESSAGE_TYPES)]
@@ -82,7 +83,8 @@ async def call_hook(work: Work, effect: CallHook, to: Reporter, hook: Callable[.
     """Call `after_tool_result` or `should_stop_after_turn`."""
     try:
         answer = await run_hook(hook, argument)
-        to.report(work, HookReturned(work.number, answer is not None and bool(answer)))
+        stops = effect.hook == "should_stop_after_turn" and bool(answer)  # what the other one answers does not matter
+        to.report(work, HookReturned(work.number, stops))
     except asyncio.CancelledError as error:
         if ended_from_outside(work):
             raise
@@ -91,18 +93,26 @@ async def call_hook(work: Work, effect: CallHook, to: Reporter, hook: Callable[.
         to.report(work, HookReturned(work.number, failure=describe(error)))
 
 
-async def summarize(work: Work, effect: Summarize, to: Reporter, compactor: Compactor) -> None:
-    """Ask the compactor for a summary."""
+async def summarize(work: Work, effect: Summarize, to: Reporter, compactor: Compactor, hooks: Hooks) -> None:
+    """Ask the compactor for a summary of what a model would have been shown."""
+    failures: list[tuple[str, str]] = []
+    messages: Sequence[Message] = effect.messages
     try:
-        text = await compactor.summarize(effect.messages)
+        if hooks.convert_to_llm is not None:
+            messages = await _transformed("convert_to_llm", hooks.convert_to_llm, messages, failures, work)
+            if work.stopping:  # the hook may have cancelled the run itself, or have swallowed that it was
+                to.report(work, end_with(work, effect, NOT_EXECUTED))
+                return
+            work.kind, work.name = "compactor", "summarize"
+        text = await compactor.summarize(without_custom(messages))
         if not isinstance(text, str):
             raise TypeError(f"a compactor must return a string, not {text!r}")
         if not text.strip():
             raise ValueError("the compactor returned an empty summary")
-        to.report(work, Summarized(work.number, text))
+        to.report(work, Summarized(work.number, text, tuple(failures)))
     except asyncio.CancelledError as error:
         if ended_from_outside(work):
             raise
-        to.report(work, SummaryFailed(work.number, failure_of(error)))
+        to.report(work, SummaryFailed(work.number, failure_of(error), tuple(failures)))
     except Exception as error:
-        to.report(work, SummaryFailed(work.number, failure_of(error)))
+        to.report(work, SummaryFailed(work.number, failure_of(error), tuple(failures)))

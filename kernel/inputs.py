@@ -257,11 +257,12 @@ class HookReturned:
 @final
 @frozen
 class Summarized:
-    """The compactor's summary."""
+    """The compactor's summary. `failures` as in `Projected`: `convert_to_llm` is asked for what is summarized too."""
 
     trigger: ClassVar = Fact.SUMMARIZED
     work: int
     text: str
+    failures: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -272,6 +273,7 @@ class SummaryFailed:
     trigger: ClassVar = Fact.SUMMARY_FAILED
     work: int
     failure: Failure
+    failures: tuple[tuple[str, str], ...] = ()
 
 
 @final

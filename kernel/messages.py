@@ -79,6 +79,13 @@ class Reasoning:
     signature: str | None = field(default=None, validator=or_none(is_a(str)))
 
 
+def _frozen(value: Any) -> Any:
+    try:
+        return freeze(value)
+    except RecursionError:
+        raise ValueError("arguments and data must be JSON, and this is nested too deeply or contains itself") from None
+
+
 @final
 @frozen
 class ToolCall:
@@ -90,7 +97,7 @@ class ToolCall:
 
     id: str = field(validator=is_a(str))
     name: str = field(validator=is_a(str))
-    arguments: FrozenDict = field(default=EMPTY, converter=freeze, validator=is_a(FrozenDict))
+    arguments: FrozenDict = field(default=EMPTY, converter=_frozen, validator=is_a(FrozenDict))
     malformed: str | None = field(default=None, validator=or_none(is_a(str)))
 
 
@@ -188,7 +195,7 @@ class CustomMessage:
     """
 
     kind: str = field(validator=is_a(str))
-    data: Any = field(default=None, converter=freeze)
+    data: Any = field(default=None, converter=_frozen)
     role: ClassVar[str] = "custom"
 
     @property

@@ -113,7 +113,9 @@ class Compactor(Protocol):
     """Makes one text of older messages. Cancellable; not counted in model requests."""
 
     def summarize(self, messages: Sequence[Message]) -> Awaitable[str]:
-        """The summary of *messages*, shorter than they are. Empty text is a failure."""
+        """The summary of *messages*, shorter than they are: of what a model was shown, so `convert_to_llm` has rewritten
+        custom messages, or they are left out. Empty text is a failure.
+        """
         ...
 
 
@@ -158,7 +160,9 @@ class Hooks:
     transform_context: _Hook = field(default=None, validator=_callable)
     """`(messages) -> messages` before each request that is not a retry. Raises: its input is used, `hook.failed`."""
     convert_to_llm: _Hook = field(default=None, validator=_callable)
-    """`(messages) -> messages` after it; rewrites custom messages. Raises: they are left out, `hook.failed`."""
+    """`(messages) -> messages` after it, and of what is to be summarized; rewrites custom messages. Raises: they are left
+    out, `hook.failed`.
+    """
     before_tool_call: _Hook = field(default=None, validator=_callable)
     """`(call, arguments) -> None | Block | str` before each execution. Blocks or raises: the call's error result."""
     after_tool_result: _Hook = field(default=None, validator=_callable)

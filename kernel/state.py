@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from kernel.config import KernelConfig
 from kernel.effects import Barrier, Effect, ItemsLeft, StartTimer, StopTimer
 from kernel.errors import Failure
-from kernel.events import Event, QueueChanged, RunResult, RunStatus
+from kernel.events import Event, HookFailed, QueueChanged, RunResult, RunStatus
 from kernel.inputs import QueuedItem
 from kernel.messages import NO_USAGE, AssistantMessage, Message, Text, ToolCall, Usage
 from kernel.open_message import OpenMessage
@@ -245,6 +245,11 @@ class CoreState:
         """Record a message of the run."""
         self.transcript.append(message)
         self.live.messages.append(message)
+
+    def tell_hook_failures(self, failures: Sequence[tuple[str, str]]) -> None:
+        """Publish which hooks raised while messages were made ready for a model, and what they said."""
+        for hook, error in failures:
+            self.publish(HookFailed, hook, error)
 
     def leave_queue(self, items: Sequence[QueuedItem], status: Literal["delivered", "dropped"]) -> None:
         """Tell the receipts of *items*, and the listeners what waits now. The items are out of the queues already."""

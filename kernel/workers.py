@@ -108,7 +108,8 @@ class Workers:
         self._begin(work, effect, call_hook, getattr(self._household.hooks, effect.hook), argument)
 
     def _summarize(self, effect: Summarize) -> None:
-        self._begin(Work(effect.work, "compactor", "summarize"), effect, summarize, self._household.compactor)
+        self._begin(Work(effect.work, "compactor", "summarize"), effect, summarize, self._household.compactor,
+                    self._household.hooks)  # fmt: skip
 
     def _begin(self, work: Work, effect: Start, body: Body, *arguments: Any) -> None:
         self._works[work.number] = work

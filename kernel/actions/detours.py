@@ -73,6 +73,7 @@ def summarize(state: CoreState, input: Any) -> None:
 
 def adopt_summary(state: CoreState, input: Any) -> None:
     del state.works[input.work]
+    state.tell_hook_failures(input.failures)
     length = _compaction(state).length
     summary = SummaryMessage(input.text)
     state.archive = (*state.archive, *state.transcript.older(length))
@@ -84,11 +85,13 @@ def adopt_summary(state: CoreState, input: Any) -> None:
 
 def decline_compaction(state: CoreState, input: Any) -> None:
     state.works.pop(getattr(input, "work", 0), None)
+    state.tell_hook_failures(getattr(input, "failures", ()))
     end_compaction(state, "declined")
 
 
 def fail_compaction(state: CoreState, input: Any) -> None:
     del state.works[input.work]
+    state.tell_hook_failures(input.failures)
     state.live.failure = input.failure
     end_compaction(state, "failed")
 

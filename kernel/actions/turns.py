@@ -6,7 +6,7 @@ from typing import Any, Literal
 from kernel.actions.runs import adopt_staged
 from kernel.effects import CallModel, ModelRequest, Project
 from kernel.errors import Failure
-from kernel.events import HookFailed, MessageAccepted, MessageEnded, MessageStarted, TurnEnded, TurnStarted
+from kernel.events import MessageAccepted, MessageEnded, MessageStarted, TurnEnded, TurnStarted
 from kernel.guards import response_fault
 from kernel.inputs import QueuedItem
 from kernel.messages import NO_USAGE, AssistantMessage, StopReason
@@ -73,8 +73,7 @@ def project(state: CoreState, input: Any) -> None:
 def prepare_request(state: CoreState, input: Any) -> None:
     del state.works[input.work]
     state.live.request_messages = state.transcript.plain if input.messages is None else input.messages
-    for hook, error in input.failures:
-        state.publish(HookFailed, hook, error)
+    state.tell_hook_failures(input.failures)
 
 
 def send_request(state: CoreState, input: Any) -> None:

@@ -193,8 +193,8 @@ class World:
         return self._answer("transform_context", messages, [5])
 
     def convert_to_llm(self, messages: Sequence[Message]) -> Any:
-        """The hook: custom messages become a user's."""
-        self.begin("convert_to_llm", Phase.TURN)
+        """The hook: custom messages become a user's. What is summarized passes it too."""
+        self.begin("convert_to_llm", Phase.COMPACTION if self.agent.phase is Phase.COMPACTION else Phase.TURN)
         return self._answer(
             "convert_to_llm", [UserMessage(m.kind) if isinstance(m, CustomMessage) else m for m in messages], "no messages"
         )
@@ -251,6 +251,8 @@ class World:
         self.begin("the compactor", Phase.COMPACTION)
         if any(isinstance(message, AssistantMessage) and message.is_cut for message in messages):
             self.note("the compactor was given a cut message")
+        if any(isinstance(message, CustomMessage) for message in messages):
+            self.note("the compactor was given a custom message")
         how = self.tape.take(8)
         if how == 1:
             raise ValueError("the compactor broke")
