@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import inspect
 import threading
-from typing import Final, Literal, final
+from collections.abc import Iterable
+from typing import Any, Final, Literal, final
 
 from kernel.effects import PrepareCall, RunTool
 from kernel.errors import describe
@@ -79,10 +80,16 @@ def _raise(error: BaseException) -> None:
 
 
 def _keys(spec: ToolSpec, call: ToolCall) -> tuple[str, ...]:
-    keys = spec.resources(thaw(call.arguments)) if spec.resources is not None else ()
-    if isinstance(keys, str) or not all(isinstance(key, str) for key in keys):
-        raise TypeError(f"resources() of {call.name} must return a sequence of strings, not {keys!r}")
-    return tuple(keys)
+    if spec.resources is None:
+        return ()
+    answer: Any = spec.resources(thaw(call.arguments))
+    # Read once: what is an iterator has no keys the second time, and the call would run without any.
+    keys = tuple(answer) if isinstance(answer, Iterable) and not isinstance(answer, str) else None
+    if keys is None or not all(isinstance(key, str) for key in keys):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(f"resources() of {call.name} must return a sequence of strings, not {answer!r}")
+    return keys
 
 
 async def run_tool(work: Work, effect: RunTool, to: Reporter, spec: ToolSpec, run_id: str) -> None:

@@ -136,12 +136,87 @@ class TestResources:
         play(Stage(THREE[:2], ["done"], tools=tools, hooks=Hooks(after_tool_result=after)).run())
         assert diary.lines == ["one begins", "one ends", "after one", "two begins", "two ends", "after two"]
 
-    @pytest.mark.parametrize("wrong", ["file", 5, None], ids=repr)
+    @pytest.mark.parametrize("wrong", ["file", b"file", 5, None, [5], ["file", None], {1: "file"}], ids=repr)
     def test_keys_that_are_none_are_the_calls_error(self, wrong: Any) -> None:
-        """`resources` that gives no sequence of keys makes an error result."""
-        stage = Stage([call("c1", "one")], ["done"], tools=[act := Act("one", resources=lambda _: wrong)])
+        """`resources` that gives no sequence of keys makes an error result that says so; the other call runs."""
+        tools = [act := Act("one", resources=lambda _: wrong), other := Act("two")]
+        stage = Stage(THREE[:2], ["done"], tools=tools)
         play(stage.run())
-        assert (act.ran, stage.agent.messages[2].is_error) == ([], True)
+        assert (act.ran, other.ran, stage.agent.messages[2].is_error) == ([], ["c2"], True)
+        assert stage.said[2][1].startswith("resources() of one must return a sequence of strings")
+
+    def test_a_key_that_must_be_awaited_is_the_calls_error(self) -> None:
+        """An awaitable is no sequence of keys, and nobody is told that it was never awaited."""
+
+        async def late(_: Any) -> Any:
+            return ["file"]
+
+        stage = Stage([call("c1", "one")], ["done"], tools=[act := Act("one", resources=lambda given: late(given))])
+        play(stage.run())
+        assert (act.ran, "must return a sequence of strings" in stage.said[2][1]) == ([], True)
+
+    @pytest.mark.parametrize("make", [list, tuple, set, iter, dict.fromkeys, lambda given: (key for key in given)])
+    def test_keys_may_come_in_any_form(self, make: Any) -> None:
+        """A generator of keys holds them as a list does (chapter 06: the file-write conflict)."""
+        diary = Diary()
+        tools = [diary.act(name, resources=lambda _: make(["file"])) for name in ("one", "two", "three")]
+        play(Stage(THREE, ["done"], tools=tools).run())
+        assert diary.lines == IN_TURN
+
+    @pytest.mark.parametrize("order", [("ab", "ba", "ab"), ("ab", "bc", "ca"), ("a", "ab", "b"), ("abc", "c", "cab")])
+    def test_several_keys_are_taken_together(self, order: tuple[str, ...]) -> None:
+        """Calls that want the same keys in other orders never wait for each other: all run, in source order."""
+        diary = Diary()
+        named = zip(("one", "two", "three"), order, strict=True)
+        tools = [diary.act(name, resources=keys(*wanted)) for name, wanted in named]
+        assert play(Stage(THREE, ["done"], tools=tools).run()).status == "completed"
+        assert diary.lines == IN_TURN
+
+    def test_others_run_beside_those_that_wait(self) -> None:
+        """Two files are written at once, each by one call after the other."""
+        diary = Diary(one=3, two=1)
+        tools = [diary.act("one", resources=lambda given: [given["path"]]), diary.act("two", resources=keys("b"))]
+        calls = [call("c1", "one", path="a"), call("c2", "two"), call("c3", "one", path="a"), call("c4", "two")]
+        play(Stage(calls, ["done"], tools=tools).run())
+        assert diary.lines == [
+            "one begins", "two begins", "two ends", "two begins", "two ends", "one ends", "one begins", "one ends",
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("mode", ["parallel", "sequential"])
+    def test_a_timed_out_call_that_is_deaf_holds_its_key_in_the_same_run(self, mode: Any) -> None:
+        """Only when it has really ended may the next one begin, in whichever mode and turn."""
+        diary = Diary()
+        stage = Stage([call("c1", "deaf")], [call("c2", "one")], ["done"], cancel_grace=1, tool_execution=mode)
+        deaf = Act("deaf", stage.deaf("end"), resources=keys("file"), timeout=2)
+        stage.agent.configure(tools=[deaf, diary.act("one", resources=keys("file"))])
+
+        async def main() -> None:
+            run = stage.agent.prompt("Hi")
+            await asyncio.sleep(50)
+            assert diary.lines == []
+            stage.gates.open("end")
+            await run
+            assert asyncio.get_running_loop().time() == 51
+
+        play(main())
+        assert diary.lines == ["one begins", "one ends"]
+
+    def test_a_call_that_waits_for_a_key_can_be_cancelled(self) -> None:
+        """A key that is never free holds nobody beyond a cancel; the call was not executed."""
+        stage = Stage([call("c1", "deaf"), call("c2", "one")], cancel_grace=1)
+        stage.agent.configure(tools=[Act("deaf", stage.deaf("end"), resources=keys("file")),
+                                     act := Act("one", resources=keys("file"))])  # fmt: skip
+
+        async def main() -> None:
+            run = stage.agent.prompt("Hi")
+            await ticks()
+            stage.agent.cancel()
+            assert (await run).status == "cancelled"
+            stage.gates.open("end")
+            await ticks()
+
+        play(main())
+        assert (act.ran, [m.executed for m in stage.agent.messages if m.role == "tool"]) == ([], [True, False])
 
     def test_a_key_is_held_until_an_abandoned_call_really_ends(self) -> None:
         """In the next run a call for the same key waits for the abandoned one; others do not."""
