@@ -18,6 +18,10 @@ _STOPS: Final[dict[str, StopReason]] = {
     "function_call": StopReason.TOOL_USE,
 }
 _OVERFLOWS: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+_SPENT: Final = frozenset(
+    {"insufficient_quota", "quota_exceeded", "billing_error", "billing_hard_limit_reached", "billing_not_active"}
+)
+"""Told with a status that would pass, such as 429, but nothing passes before somebody pays."""
 _PASSING: Final = frozenset({"rate_limit_exceeded", "rate_limit_error", "server_error", "overloaded_error", "timeout"})
 _PASSING_STATUSES: Final = frozenset({408, 409, 429})
 
@@ -95,7 +99,8 @@ def error_from(payload: Any, status: int | None = None) -> ModelError:
     code = fields.get("code")
     number = status if status is not None else code if isinstance(code, int) else 0
     overflow = bool(names & _OVERFLOWS)
-    retryable = not overflow and (bool(names & _PASSING) or number in _PASSING_STATUSES or number >= 500)
+    passes = not overflow and not names & _SPENT
+    retryable = passes and (bool(names & _PASSING) or number in _PASSING_STATUSES or number >= 500)
     prefix = f"HTTP {status}: " if status is not None else ""
     text = fields.get("message") or json.dumps(fields, default=str)
     return ModelError(f"{prefix}{str(text)[:1000]}", retryable=retryable, overflow=overflow)
