@@ -1,5 +1,6 @@
 """Checks of fields, for values that are valid from birth: each names the field, and shows what was given."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -49,3 +50,8 @@ def count(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
         raise TypeError(f"{attribute.name} must be an int, not {value!r}")
     if value < 0:
         raise ValueError(f"{attribute.name} must not be negative, not {value}")
+
+
+def is_seconds(value: float) -> bool:
+    """Whether a clock can wait this long: a number that is not negative and not past what a float holds."""
+    return 0 <= value <= sys.float_info.max

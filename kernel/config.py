@@ -4,13 +4,12 @@ Where chapter 06, checkpoint 09 and Pi differ, the difference is a policy here; 
 configuration for each of them.
 """
 
-import math
 from typing import Any, Literal, final
 
 from attrs import Attribute, field, frozen
 from attrs.validators import in_
 
-from kernel.checks import count, is_a, or_none
+from kernel.checks import count, is_a, is_seconds, or_none
 
 
 def _positive(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
@@ -23,7 +22,7 @@ def _positive(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
 def _seconds(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{attribute.name} must be a number of seconds, not {value!r}")
-    if math.isnan(value) or math.isinf(value) or value < 0:
+    if not is_seconds(value):
         raise ValueError(f"{attribute.name} must be a finite number of seconds that is not negative, not {value}")
 
 
@@ -77,15 +76,17 @@ class KernelConfig:
     )
     """A failure becomes an assistant message with stop reason `error`, or is told by the result alone."""
     retry: RetryPolicy | None = field(factory=RetryPolicy, validator=or_none(is_a(RetryPolicy)))
+    """How a failed request that may pass is sent again; None: the first failure is the run's."""
     compaction: CompactionPolicy | None = field(
         factory=CompactionPolicy, validator=or_none(is_a(CompactionPolicy))
     )
+    """When older messages become a summary; None: never, an overflow is the run's failure."""
     max_turns: int | None = field(default=200, validator=or_none(_positive))
     """Turns of one run. 200: more than long coding tasks need, little enough to end a loop that goes nowhere."""
     queue_limit: int | None = field(default=256, validator=or_none(_positive))
-    """Messages in both queues together (checkpoint 09)."""
+    """Messages in both queues together (checkpoint 09): more than anyone types."""
     message_limit: int | None = field(default=4096, validator=or_none(_positive))
-    """Messages of the transcript (checkpoint 09)."""
+    """Messages of the transcript (checkpoint 09): one that has grown so far should be compacted, or made anew."""
     call_limit: int = field(default=64, validator=_positive)
     """Tool calls in one response: above it a model is stuck in a loop; the number also bounds the reservation."""
     cancel_grace: float = field(default=5.0, validator=_seconds)
@@ -95,6 +96,6 @@ class KernelConfig:
     stream_idle_timeout: float | None = field(default=300.0, validator=or_none(_seconds))
     """Seconds without any part of a response. Five minutes: the longest silence of a reasoning model we know of."""
     run_deadline: float | None = field(default=None, validator=or_none(_seconds))
-    """Seconds for a whole run."""
+    """Seconds for a whole run. None: how long a task may take is its own business."""
     event_buffer: int = field(default=4096, validator=_positive)
     """Events held for the reader of a run that does not read. Some megabytes at most."""

@@ -4,8 +4,8 @@
 `WrongLoopError` are the caller's; `ModelError` is the world's; `KernelBug` is ours. Each has a stable `code`.
 """
 
-import math
-from typing import ClassVar, final
+import sys
+from typing import Any, ClassVar, final
 
 from attrs import field, frozen
 
@@ -157,10 +157,16 @@ def failure_of(error: BaseException) -> Failure:
         describe(error),
         ModelError.code,
         retryable=bool(getattr(error, "retryable", False)),
-        retry_after=float(after) if isinstance(after, (int, float)) and math.isfinite(after) else None,
+        retry_after=_seconds(after),
         overflow=bool(getattr(error, "overflow", False)),
         cause=error,
     )
+
+
+def _seconds(value: Any) -> float | None:
+    if not isinstance(value, (int, float)) or value != value:
+        return None
+    return float(min(max(value, 0), sys.float_info.max))  # for ever, and more than a float holds, are long waits as well
 
 
 def error_of(failure: Failure) -> KernelError:

@@ -6,7 +6,6 @@ whatever a tool returns.
 """
 
 import inspect
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, final, overload
@@ -14,6 +13,7 @@ from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, final, over
 import msgspec
 from attrs import field, frozen
 
+from kernel.checks import is_seconds
 from kernel.frozen import FrozenDict, freeze
 from kernel.ports import Tool, ToolContext, ToolResult
 from kernel.schema import Validator, schema_validator
@@ -221,8 +221,8 @@ def _name(name: Any) -> str:
 
 def _parameters(name: str, parameters: Any) -> FrozenDict:
     _typed(name, "parameters", parameters, Mapping)
-    frozen_parameters: FrozenDict = freeze(parameters)
     try:
+        frozen_parameters: FrozenDict = freeze(parameters)
         msgspec.json.encode(frozen_parameters)
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"tools: the parameters of {name} are not JSON: {error}") from error
@@ -245,6 +245,8 @@ def _typed(name: str, part: str, value: Any, kind: type) -> Any:
 def _callable_or_none(name: str, part: str, value: Any) -> Any:
     if value is not None and not callable(value):
         raise TypeError(f"tools: {part} of {name} must be callable or None, not {value!r}")
+    if inspect.iscoroutinefunction(value):
+        raise TypeError(f"tools: {part} of {name} must be an ordinary function, not an async one")
     return value
 
 
@@ -259,6 +261,6 @@ def _timeout(name: str, value: Any) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"tools: timeout of {name} must be a number of seconds or None, not {value!r}")
-    if not math.isfinite(value) or value < 0:
+    if not is_seconds(value):
         raise ValueError(f"tools: timeout of {name} must be finite and not negative, not {value!r}")
     return value

@@ -1,6 +1,6 @@
 """The ways out of a turn and back: waiting to ask again, making the context smaller, and asking whether to stop."""
 
-from typing import Any
+from typing import Any, Final
 
 from kernel.effects import CallHook, Summarize
 from kernel.errors import Failure
@@ -9,6 +9,9 @@ from kernel.inputs import Compact, ResponseFailed
 from kernel.messages import SummaryMessage
 from kernel.state import Compaction, CoreState
 from statechart import Fact
+
+_DOUBLINGS: Final = 1023
+"""Of the backoff: the largest power of two that a float can hold. By then every wait is at its cap."""
 
 
 def ask_stop(state: CoreState, input: Any) -> None:
@@ -37,7 +40,8 @@ def _delay(state: CoreState, failure: Failure, jitter: float) -> float:
     assert policy is not None
     if failure.retry_after is not None:
         return min(policy.max_delay, max(0.0, failure.retry_after))
-    return jitter * min(policy.max_delay, policy.base_delay * 2.0 ** (state.live.attempts - 1))
+    doublings = min(state.live.attempts - 1, _DOUBLINGS)
+    return jitter * min(policy.max_delay, policy.base_delay * 2.0**doublings)
 
 
 def end_backoff(state: CoreState, input: Any) -> None:

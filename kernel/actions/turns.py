@@ -7,7 +7,7 @@ from kernel.actions.runs import adopt_staged
 from kernel.effects import CallModel, ModelRequest, Project
 from kernel.errors import Failure
 from kernel.events import MessageAccepted, MessageEnded, MessageStarted, TurnEnded, TurnStarted
-from kernel.guards import response_fault
+from kernel.guards import response_fault, tail_owed
 from kernel.inputs import QueuedItem
 from kernel.messages import NO_USAGE, AssistantMessage, StopReason
 from kernel.open_message import OpenMessage
@@ -191,5 +191,9 @@ def _synthesizes(state: CoreState) -> bool:
 
 
 def _has_room(state: CoreState) -> bool:
+    """Whether the message of a failure or of a cut response may be added: beside the answer that is still owed, and the
+    two messages that each queued item was promised. Else a run that failed could never be gone on with.
+    """
     limit = state.config.message_limit
-    return limit is None or len(state.transcript) < limit
+    promised = tail_owed(state, None) + 2 * (len(state.steering) + len(state.follow_up))
+    return limit is None or len(state.transcript) + promised < limit

@@ -1,12 +1,25 @@
-"""Every limit of `KernelConfig`, at the limit and one past it."""
+"""The limits of `KernelConfig`: what each of them bounds, from when on, and what becomes of what meets it.
+
+That none is forgotten, and each bites one past it, is in test_every_limit.py.
+"""
 
 import asyncio
 import contextlib
+import re
 from typing import Any
 
 import pytest
 
-from kernel import Hooks, KernelConfig, MessageLimitError, ModelError, QueueFullError, RetryPolicy, ToolMessage
+from kernel import (
+    CompactionPolicy,
+    Hooks,
+    KernelConfig,
+    MessageLimitError,
+    ModelError,
+    QueueFullError,
+    RetryPolicy,
+    ToolMessage,
+)
 from kernel.messages import Finished, TextDelta
 from kernel.testing import call
 from tests.kernel.helpers import Act, Stage, play, said, ticks, turns
@@ -156,6 +169,85 @@ class TestMessageLimit:
     def try_to_steer(self, stage: Stage) -> None:
         with contextlib.suppress(MessageLimitError):
             stage.agent.steer("left")
+
+    def test_failures_do_not_take_the_room_of_what_is_queued(self) -> None:
+        """What was accepted into a queue can be answered, however often a run fails or is cancelled before (LIM-3)."""
+        for script in ([ModelError("boom")], ["par", ModelError("boom")]):
+            stage = Stage(*[script] * 5, ["a"], ["b"], message_limit=5)
+            play(self.persevere(stage))
+            assert stage.said[-3:] == [("assistant", "a"), ("user", "then"), ("assistant", "b")]
+            assert len(stage.agent.messages) == 5
+            stage.keeps_its_word()
+
+    async def persevere(self, stage: Stage) -> None:
+        """Ask until it works, with an item in the queue."""
+        stage.agent.follow_up("then")
+        result = await stage.agent.prompt("Hi")
+        while result.status == "failed":
+            result = await stage.agent.continue_()
+        assert (result.status, stage.agent.queued.follow_up) == ("completed", ())
+
+    @pytest.mark.parametrize("method", ["steer", "follow_up"])
+    @pytest.mark.parametrize("mode", ["one", "all"])
+    def test_what_was_accepted_can_be_answered(self, mode: Any, method: str) -> None:
+        """Wherever an item is accepted, it enters and has its answer: nothing is accepted and stranded at the cap.
+
+        A follow-up that comes while results are open needs one more message than is promised, the answer to them.
+        """
+        first = ["answer"] if method == "follow_up" else calls(2)
+        places = ("run.started", "turn.started", "message.started", "message.updated", "message.ended", "tool.started",
+                  "tool.ended", "turn.ended", "phase.changed")  # fmt: skip
+        modes = {"steering_mode": mode, "follow_up_mode": mode}
+        for limit in range(5, 16):
+            for place in places:
+                answers = [["answer"] for _ in range(9)]
+                stage = Stage(first, *answers, tools=[Act()], message_limit=limit, call_limit=2, **modes)
+                accepted: list[Any] = []
+                for nth in range(1, 4):
+                    stage.on(place, lambda stage=stage, taken=accepted: self.offer(stage, method, taken), nth)
+                assert play(stage.run()).status == "completed"
+                assert [receipt.status for receipt in accepted] == ["delivered"] * len(accepted)
+                assert stage.said[-1][0] == "assistant"
+
+    def offer(self, stage: Stage, method: str, taken: list[Any]) -> None:
+        with contextlib.suppress(MessageLimitError):
+            taken.append(getattr(stage.agent, method)("more"))
+
+    def test_the_error_has_the_numbers(self) -> None:
+        """A refusal says what is there, what waits, what is free and what would be needed; nothing has changed."""
+        agent = Stage(messages=turns(2), message_limit=7).agent
+        agent.steer("one")
+        before = agent.state
+        numbers = r"4 messages and 1 queued, 1 free and 2 needed; message_limit is 7"
+        for command in (agent.steer, agent.follow_up):
+            with pytest.raises(MessageLimitError, match=numbers):
+                command("two")
+        assert (agent.state, MessageLimitError.code) == (before, "AGENT_MESSAGE_LIMIT")
+
+    @pytest.mark.parametrize("way", ["reset", "compact", "continue_"])
+    def test_after_it_the_agent_is_usable_again(self, way: str) -> None:
+        """A run that met the cap in spite of all settles as AGENT_MESSAGE_LIMIT, and each way out of it works."""
+
+        class Summary:
+            async def summarize(self, messages: Any) -> str:
+                return "short"
+
+        stage = Stage(calls(3), ["b"], ["c"], tools=[act := Act()], messages=turns(4), message_limit=11, call_limit=3,
+                      compaction=CompactionPolicy(keep_turns=1), compactor=Summary())  # fmt: skip
+
+        async def main() -> Any:
+            failed = await stage.agent.prompt("Hi")
+            assert (failed.status, failed.error.code, act.ran) == ("failed", "AGENT_MESSAGE_LIMIT", [])
+            assert re.search(r"3 tool results do not fit: .* 9 messages, message_limit is 11", str(failed.error))
+            if way == "continue_":
+                return await stage.agent.continue_()
+            done = getattr(stage.agent, way)()
+            if done is not None:
+                assert (await done).status == "completed"
+            return await stage.agent.prompt("again")
+
+        assert (play(main()).status, stage.said[-1]) == ("completed", ("assistant", "b"))
+        stage.keeps_its_word()
 
     def test_no_room_for_the_message_of_a_failure(self) -> None:
         """A failure in a full transcript is told by the result alone."""

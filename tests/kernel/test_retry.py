@@ -8,7 +8,8 @@ import pytest
 from kernel import Finished, Hooks, ModelError, ModelRequest, RetryPolicy, ToolCallDelta, Usage
 from kernel.effects import StartTimer
 from kernel.inputs import ResponseFailed, TimerDue
-from kernel.testing import CUT_OFF, ScriptedModel, call
+from kernel.models.chunks import error_from
+from kernel.testing import CUT_OFF, ScriptedModel, SimulatedLoop, call
 from tests.kernel.helpers import Act, Bench, Stage, failure, play, said, ticks
 
 BUSY = ModelError("busy", retryable=True)
@@ -72,6 +73,21 @@ class TestWhen:
         """No wait is longer than `max_delay`."""
         waits = self.waits(1.0, retry=RetryPolicy(max_attempts=8, base_delay=10, max_delay=60))
         assert waits == [10, 20, 40, 60, 60, 60, 60]
+
+    def test_a_bound_that_no_float_holds_is_the_cap(self) -> None:
+        """After a thousand failures and more the wait is still the cap, and nothing breaks."""
+        policy = RetryPolicy(max_attempts=1100, base_delay=1.0, max_delay=60)
+        assert self.waits(1.0, retry=policy)[-3:] == [60, 60, 60]
+        assert set(self.waits(1.0, retry=RetryPolicy(max_attempts=1100, base_delay=0))) == {0}
+
+    @pytest.mark.parametrize(
+        ("after", "wait"), [(10**400, 60), (float("inf"), 60), (-5, 0), (-(10**400), 0), (59.5, 59.5), (60.5, 60)]
+    )
+    def test_whatever_number_a_provider_says_is_heard_and_capped(self, after: float, wait: float) -> None:
+        """Times that no clock can wait, for ever and before now are numbers too."""
+        stage = Stage([ModelError("busy", retryable=True, retry_after=after)], ["a"])
+        assert play(stage.run()).status == "completed"
+        assert delays(stage) == [wait]
 
     @pytest.mark.parametrize(("asked", "wait"), [(0.0, 0), (7.5, 7.5), (60, 60), (61, 60), (-3, 0)])
     def test_a_provider_that_says_when_is_heard(self, asked: float, wait: float) -> None:
@@ -223,3 +239,94 @@ class TestPhaseAndCancel:
             await ticks()
 
         play(main())
+
+
+class TestPairs:
+    """`retry.scheduled` and `retry.ended` pair on every way out of the wait, which ends at once."""
+
+    def stage(self, **policies: Any) -> Stage:
+        return Stage(["par", ModelError("busy", retryable=True, retry_after=60)], ["a"], **policies)
+
+    def check(self, stage: Stage, status: str, requests: int = 1) -> None:
+        stage.keeps_its_word()
+        pair = [name for name in stage.types if name.startswith("retry.")]
+        assert pair == ["retry.scheduled", "retry.ended"]
+        (result,) = stage.heard.of("run.finished")
+        assert (result.result.status, result.result.partial, len(stage.model.requests)) == (status, None, requests)
+
+    @pytest.mark.parametrize("how", ["cancel", "aclose", "run.cancel"])
+    def test_a_command_ends_it(self, how: str) -> None:
+        """A cancel and a close in the backoff end it, and no request follows."""
+        stage = self.stage()
+
+        async def main() -> float:
+            run = stage.agent.prompt("Hi")
+            await asyncio.sleep(5)
+            if how == "aclose":
+                await stage.agent.aclose()
+            else:
+                assert run.cancel() if how == "run.cancel" else stage.agent.cancel()
+            await run
+            return asyncio.get_running_loop().time()
+
+        assert play(main()) == 5
+        self.check(stage, "cancelled")
+
+    def test_a_deadline_ends_it(self) -> None:
+        """`run_deadline` in the backoff ends it."""
+        stage = self.stage(run_deadline=10)
+        play(stage.run())
+        self.check(stage, "failed")
+
+    @pytest.mark.parametrize(("event", "requests"), [("phase.changed", 1), ("retry.scheduled", 1), ("retry.ended", 1)])
+    def test_a_listener_that_fails_the_run_ends_it(self, event: str, requests: int) -> None:
+        """Under `fail_run` a listener's failure ends the wait; one at `retry.ended` comes before the request."""
+        stage = self.stage(subscriber_failure="fail_run")
+
+        def fails() -> None:
+            raise RuntimeError("listener")
+
+        stage.on(event, fails, nth=2 if event == "phase.changed" else 1)
+        play(stage.run())
+        self.check(stage, "failed", requests)
+
+    def test_the_end_of_the_loop_ends_it(self) -> None:
+        """A loop that is torn down in the backoff leaves a run that ended, with its pair."""
+        stage, loop = self.stage(), SimulatedLoop()
+        with loop.active():
+            stage.agent.prompt("Hi")
+            loop.drain()
+        assert stage.agent.phase == "retry"
+        loop.shutdown()
+        self.check(stage, "cancelled")
+
+    def test_a_loop_that_died_ends_it(self) -> None:
+        """A run whose loop was closed in the backoff is ended by the next command, with its pair."""
+        stage, loop = self.stage(), SimulatedLoop()
+        with loop.active():
+            stage.agent.prompt("Hi")
+            loop.drain()
+        loop.close()
+        assert stage.agent.cancel() is False
+        self.check(stage, "cancelled")
+
+    def test_a_failed_second_attempt_pairs_as_well(self) -> None:
+        """When the attempts are exhausted each wait has its end, and only the last attempt's message is kept."""
+        stage = Stage(*[["par", BUSY]] * 3)
+        assert play(stage.run()).status == "failed"
+        assert [name for name in stage.types if name.startswith("retry.")] == ["retry.scheduled", "retry.ended"] * 2
+        assert [event.kept for event in stage.heard.of("message.ended")] == [False, False, True]
+        assert stage.types.count("turn.started") == 1
+
+
+QUOTAS = [
+    {"error": {"code": "insufficient_quota", "type": "insufficient_quota", "message": "quota"}},
+    {"error": {"code": 429, "type": "billing_not_active", "message": "pay first"}},
+]
+
+
+@pytest.mark.parametrize("payload", QUOTAS, ids=["quota", "billing"])
+def test_a_quota_that_is_spent_is_not_retried(payload: Any) -> None:
+    """Though it comes with the status of a rate limit, it does not pass by waiting."""
+    stage = Stage([error_from(payload, 429)], ["a"])
+    assert (play(stage.run()).status, len(stage.model.requests)) == ("failed", 1)
