@@ -14,6 +14,7 @@ import attrs
 from kernel.config import KernelConfig
 from kernel.core import Core
 from kernel.events import RunResult
+from kernel.history import adopt_history
 from kernel.inputs import (
     ClearQueues,
     Close,
@@ -96,12 +97,11 @@ class Agent:
         setup = _changed(
             empty, model=model, tools=tools, system_prompt=system_prompt, reasoning_effort=reasoning_effort
         )
-        if compactor is not None and not callable(getattr(compactor, "summarize", None)):
-            raise TypeError(f"compactor must have a summarize method, not {compactor!r}")
-        if estimator is not None and not callable(getattr(estimator, "estimate", None)):
-            raise TypeError(f"estimator must have an estimate method, not {estimator!r}")
+        _refuse_without("compactor", compactor, "summarize")
+        _refuse_without("estimator", estimator, "estimate")
         names = frozenset(name for name in attrs.fields_dict(Hooks) if getattr(hooks, name) is not None)
-        conversation = tuple(messages) if journal is not None else messages
+        # A journal begins with a conversation that was taken, so that a refused agent leaves no header behind.
+        conversation = messages if journal is None else adopt_history(messages, config.message_limit)
         record = None if journal is None else _writer(journal, config, setup, names, conversation)
         core = Core(config, setup, names, conversation, record=record, shadow=shadow())
         self._shell = Shell(core, hooks, compactor, estimator)
@@ -117,7 +117,8 @@ class Agent:
         no room, AgentClosedError, WrongLoopError without a running loop, TypeError or ValueError for a bad message.
         """
         self._shell.guard(Command.PROMPT, "prompt")
-        return self._shell.begin(Prompt(self._next_run(), _input("message", message)), "prompt")
+        checked = _input("message", message)
+        return self._begin(lambda run_id: Prompt(run_id, checked), "prompt")
 
     def continue_(self) -> Run:
         """Start a run from what is there: queued steering first, else the tail of the transcript, else a queued follow-up.
@@ -125,14 +126,14 @@ class Agent:
         Raises NothingToContinueError when there is none of these, or no message at all; otherwise as `prompt`.
         Source: checkpoint 09.
         """
-        return self._shell.begin(Continue(self._next_run()), "continue_")
+        return self._begin(Continue, "continue_")
 
     def compact(self) -> Run:
         """Start a run that replaces older messages by a summary; the originals go to `state.archive`.
 
         Raises NothingToCompactError when nothing but a summary is older than the kept turns; otherwise as `prompt`.
         """
-        return self._shell.begin(Compact(self._next_run()), "compact")
+        return self._begin(Compact, "compact")
 
     def run_sync(self, message: str | InputMessage) -> RunResult:
         """`prompt` and its result, for scripts and notebooks. Refused inside a running loop."""
@@ -168,18 +169,12 @@ class Agent:
         Raises QueueFullError, MessageLimitError when it could never be answered, AgentClosedError, TypeError, ValueError.
         """
         self._shell.guard(Command.STEER, "steer")
-        receipt = self._receipt(message)
-        self._shell.command(Steer(QueuedItem(receipt.id, receipt.message)), "steer")
-        self._shell.receipts[receipt.id] = receipt
-        return receipt
+        return self._enqueue(Steer, message, "steer")
 
     def follow_up(self, message: str | InputMessage) -> Receipt:
         """Queue a message for when the run would otherwise end. Raises as `steer`."""
         self._shell.guard(Command.FOLLOW_UP, "follow_up")
-        receipt = self._receipt(message)
-        self._shell.command(FollowUp(QueuedItem(receipt.id, receipt.message)), "follow_up")
-        self._shell.receipts[receipt.id] = receipt
-        return receipt
+        return self._enqueue(FollowUp, message, "follow_up")
 
     def unqueue(self, receipt: Receipt) -> InputMessage | None:
         """Take one message out of its queue, and return it; None when it was not there any more."""
@@ -238,6 +233,7 @@ class Agent:
 
     async def aclose(self) -> None:
         """Cancel the run if there is one, wait until it has settled, and refuse everything afterwards."""
+        self._shell.check("aclose")
         self._shell.refuse_reentry("aclose()")
         self._shell.command(Close(), "aclose")
         while self._shell.drive is not None:
@@ -291,14 +287,18 @@ class Agent:
     def __repr__(self) -> str:
         return f"<Agent {self.phase}, {len(self.messages)} messages>"
 
-    def _next_run(self) -> str:
-        self._runs += 1
-        return f"{self._prefix}-{self._runs}"
+    def _begin(self, command: Callable[[str], Prompt | Continue | Compact], name: str) -> Run:
+        run = self._shell.begin(command(f"{self._prefix}-{self._runs + 1}"), name)
+        self._runs += 1  # only now: what is refused changes nothing
+        return run
 
-    def _receipt(self, message: str | InputMessage) -> Receipt:
+    def _enqueue(self, command: Callable[[QueuedItem], Steer | FollowUp], message: Any, name: str) -> Receipt:
         checked = _input("message", message)
         self._items += 1
-        return Receipt(self._items, checked)
+        receipt = Receipt(self._items, checked)
+        self._shell.command(command(QueuedItem(receipt.id, receipt.message)), name)
+        self._shell.receipts[receipt.id] = receipt
+        return receipt
 
 
 def _input(argument: str, message: Any) -> InputMessage:
@@ -311,6 +311,11 @@ def _input(argument: str, message: Any) -> InputMessage:
     if not message.text.strip():
         raise ValueError(f"{argument} must not be empty")
     return message
+
+
+def _refuse_without(argument: str, port: Any, method: str) -> None:
+    if port is not None and (isinstance(port, type) or not callable(getattr(port, method, None))):
+        raise TypeError(f"{argument} must be an object with a method {method}, not {port!r}")
 
 
 def _writer(

@@ -217,13 +217,13 @@ class Drive:
         """Whether nobody carries the run any more."""
         return not self._settled and (self.loop.is_closed() or self.task.done())
 
-    def refuse_stranger(self, asked: str) -> None:
-        """Refuse a command that comes from another thread or another loop."""
+    def refuse_stranger(self, asked: str, instead: str = "call_soon_threadsafe() of that loop") -> None:
+        """Refuse a command or a wait that comes from another thread or another loop."""
         running = asyncio._get_running_loop()
         if threading.get_ident() != self._thread or (running is not None and running is not self.loop):
             raise WrongLoopError(
-                f"{asked} was called from another thread or event loop than the one that carries run {self.run.id}; "
-                "use call_soon_threadsafe() of that loop"
+                f"{asked} came from another thread or event loop than the one that carries run {self.run.id}; "
+                f"use {instead}"
             )
 
     # ---- ends ----

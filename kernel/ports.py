@@ -5,7 +5,7 @@ A fake for each of them is in `kernel.testing`.
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
 from attrs import field, frozen
@@ -63,7 +63,9 @@ class ToolContext(Protocol):
 
 
 def _content(value: Any) -> Any:
-    return (Text(value),) if isinstance(value, str) else tuple(value)
+    if isinstance(value, str):
+        return (Text(value),)
+    return tuple(value) if isinstance(value, Iterable) else value
 
 
 @final

@@ -89,9 +89,11 @@ class Run:
                 raise EventsLostError(first, last)
             if self.result is not None:
                 raise StopAsyncIteration
+            self._may_wait("the events of its own run")
+            if self._buffer or self.result is not None:  # nobody carried it any more, and now it has ended
+                continue
             if self._reader is not None:
                 raise RuntimeError("the events of a run have one reader, and another one is waiting; use subscribe()")
-            self._may_wait("the events of its own run")
             self._reader = asyncio.get_running_loop().create_future()
             try:
                 await self._reader
@@ -107,6 +109,8 @@ class Run:
     async def _settled(self) -> RunResult:
         while self.result is None:
             self._may_wait("its own run")
+            if self.result is not None:  # nobody carried it any more, and now it has ended
+                break
             # A future for each waiter: cancelling one must not reach the others, or the run.
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)

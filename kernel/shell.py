@@ -142,7 +142,14 @@ class Shell:
             raise refusal
 
     def refuse_reentry(self, what: str) -> None:
-        """Raise where the task that is about to wait is one that the run itself waits for."""
+        """Raise where whoever is about to wait would wait for ever: a task that the run itself waits for, or one of another
+        loop, which the run's loop can't wake. A run that nobody carries any more is ended first.
+        """
+        drive = self.drive
+        if drive is not None and drive.is_dead:
+            drive.halt()
+        elif drive is not None:
+            drive.refuse_stranger(f"waiting for {what}", "asyncio.run_coroutine_threadsafe() with that loop")
         if self.drive is not None and asyncio.current_task() in self.drive.inside:
             raise ReentrancyError(
                 f"a tool, hook, model or awaited listener waited for {what}, which waits for it; do it in a task of your "

@@ -1,6 +1,7 @@
 """Wrong arguments and wrong places: a clear error that names the argument, before anything has changed."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -9,19 +10,32 @@ import pytest
 
 from kernel import (
     Agent,
+    AgentBusyError,
     AgentClosedError,
     AssistantMessage,
+    Block,
     CustomMessage,
     Hooks,
+    KernelConfig,
+    KernelError,
+    MessageLimitError,
+    ModelError,
+    NothingToCompactError,
     StopReason,
     Text,
     ToolCall,
     ToolMessage,
+    ToolResult,
     UserMessage,
     WrongLoopError,
 )
+from kernel.compactors import ModelCompactor
+from kernel.core import Core
+from kernel.estimators import LengthEstimator
+from kernel.journal import read_journal
 from kernel.messages import Reasoning, SummaryMessage, Usage
-from kernel.testing import ScriptedModel, SimulatedLoop, call
+from kernel.testing import Gates, Recorder, ScriptedModel, SimulatedLoop, call
+from kernel.trace import check
 from tests.kernel.helpers import Act, Stage, play, ticks, turns
 
 
@@ -35,6 +49,10 @@ class WindowOf:
 
     def stream(self, request: Any) -> Any:
         raise NotImplementedError
+
+
+async def later(arguments: Any) -> Any:
+    return arguments
 
 
 MODELS: dict[str, Any] = {
@@ -62,6 +80,9 @@ TOOLS: dict[str, Any] = {
     "a timeout below zero": [Act(timeout=-1)],
     "a timeout that is no number": [Act(timeout="1")],
     "resources that can't be called": [Act(resources=["file"])],
+    "resources that are async": [Act(resources=later)],
+    "a check that is async": [Act(validate=later)],
+    "a timeout past all clocks": [Act(timeout=10**400)],
 }
 MESSAGES: dict[str, Any] = {
     "none": None,
@@ -107,6 +128,9 @@ class TestConstruction:
             ("config", None),
             ("compactor", object()),
             ("compactor", "short"),
+            ("compactor", ModelCompactor),
+            ("estimator", "length"),
+            ("estimator", LengthEstimator),
             ("journal", 5),
         ],
     )
@@ -315,6 +339,158 @@ class TestPlaces:
         assert (own.shutdown(), other.shutdown()) == ([], [])
 
 
+PHASES = ("idle", "turn", "streaming", "tools", "retry", "compaction", "cancelling", "settling", "closed")
+MISUSES: dict[str, Callable[[Agent], object]] = {
+    "prompt": lambda agent: agent.prompt(5),  # type: ignore[arg-type]
+    "prompt, empty": lambda agent: agent.prompt(" "),
+    "run_sync": lambda agent: agent.run_sync(5),  # type: ignore[arg-type]
+    "steer": lambda agent: agent.steer(None),  # type: ignore[arg-type]
+    "steer, empty": lambda agent: agent.steer(""),
+    "follow_up": lambda agent: agent.follow_up(["then"]),  # type: ignore[arg-type]
+    "unqueue": lambda agent: agent.unqueue("left"),  # type: ignore[arg-type]
+    "cancel": lambda agent: agent.cancel(5),  # type: ignore[arg-type]
+    "subscribe": lambda agent: agent.subscribe("print"),  # type: ignore[arg-type]
+    "configure, model": lambda agent: agent.configure(model="gpt", system_prompt="Be kind."),  # type: ignore[arg-type]
+    "configure, tools": lambda agent: agent.configure(tools=[print], system_prompt="Be kind."),  # type: ignore[list-item]
+    "configure, prompt": lambda agent: agent.configure(tools=[Act("new")], system_prompt=5),  # type: ignore[arg-type]
+    "configure, effort": lambda agent: agent.configure(system_prompt="Be kind.", reasoning_effort=5),  # type: ignore[arg-type]
+}
+
+
+class TestEveryPhase:
+    """A command with a wrong argument changes nothing and writes nothing into the journal, whatever the agent does."""
+
+    async def misused(self, agent: Agent, lines: list[str]) -> None:
+        for name, misuse in MISUSES.items():
+            before = agent.state, len(lines), agent.subscriber_errors, agent._shell.listeners.all
+            with pytest.raises((TypeError, ValueError, KernelError)) as caught:
+                misuse(agent)
+            named = r"message|receipt|reason|listener|model|tools|system_prompt"
+            assert isinstance(caught.value, KernelError) or re.match(named, str(caught.value)), name
+            assert before == (agent.state, len(lines), agent.subscriber_errors, agent._shell.listeners.all), name
+
+    @pytest.mark.parametrize("phase", PHASES)
+    def test_it_is_refused_and_nothing_changes(self, phase: str) -> None:
+        """The error names the argument, or says that the phase refuses the command."""
+        gates, heard, lines = Gates(), Recorder(), list[str]()
+
+        async def wait(*_: Any) -> str:
+            await gates.wait("go")
+            return "ok"
+
+        class Compactor:
+            async def summarize(self, messages: Any) -> str:
+                return await wait()
+
+        first: Any = {
+            "turn": [wait], "streaming": ["a", wait], "tools": [call("c1", "act")],
+            "retry": [ModelError("busy", retryable=True, retry_after=9)], "compaction": [ModelError("full", overflow=True)],
+            "cancelling": ["a", lambda: gates.wait_ignoring_cancel("go")],
+        }.get(phase, ["a"])  # fmt: skip
+        there = Agent(
+            ScriptedModel([first, ["b"]]),
+            tools=[Act(body=wait)],
+            messages=turns(4),
+            compactor=Compactor(),
+            journal=lines.append,
+        )
+        there.subscribe(heard)
+        if phase == "settling":
+            there.subscribe(lambda event: wait() if event.type == "run.finished" else None)
+        target = {"streaming": "turn", "tools": "turn"}.get(phase, phase)
+
+        async def main() -> None:
+            if phase == "closed":
+                await there.aclose()
+            run = there.prompt("Hi") if phase not in ("idle", "closed") else None
+            await ticks()
+            if phase == "cancelling":
+                there.cancel()
+            assert there.phase == target
+            await self.misused(there, lines)
+            assert there.phase == target
+            gates.open("go")
+            if run is not None:
+                assert (await run).status == ("cancelled" if phase == "cancelling" else "completed")
+
+        play(main())
+        assert check(heard.events) == []
+        assert read_journal(lines).core() is not None
+        replayed = Core.replay(read_journal(lines).inputs, KernelConfig(), read_journal(lines).setup, frozenset(), turns(4))
+        assert replayed.state.transcript.messages == there.messages
+
+    def test_what_was_refused_takes_no_number(self) -> None:
+        """Ids of runs count the runs that began."""
+        stage = Stage(["a"], ["b"])
+
+        async def main() -> list[str]:
+            ids = []
+            for _ in range(2):
+                for misuse in (lambda: stage.agent.prompt(""), lambda: stage.agent.compact()):
+                    with pytest.raises((ValueError, NothingToCompactError)):
+                        misuse()
+                run = stage.agent.prompt("Hi")
+                with pytest.raises(AgentBusyError):
+                    stage.agent.prompt("again")
+                await run
+                ids.append(run.id)
+            return ids
+
+        assert [id.rpartition("-")[2] for id in play(main())] == ["1", "2"]
+
+
+class TestWaits:
+    """A run can be waited for on its own loop alone: another one would never be woken."""
+
+    WAITS: dict[str, Callable[[Any], Any]] = {"await": lambda run: run, "iterate": lambda run: anext(run)}  # noqa: RUF012
+
+    @pytest.mark.parametrize("how", WAITS)
+    def test_a_wait_in_another_thread_is_refused(self, how: str) -> None:
+        """It is told at once what to use, and the run goes on."""
+        stage = Stage([lambda: stage.gates.wait("go"), "a"])
+        caught: list[BaseException] = []
+
+        async def wait(run: Any) -> None:
+            while how == "iterate" and run._buffer:
+                await anext(run)
+            await self.WAITS[how](run)
+
+        def stranger(run: Any) -> None:
+            try:
+                asyncio.run(asyncio.wait_for(wait(run), 5))
+            except WrongLoopError as error:
+                caught.append(error)
+
+        async def main() -> str:
+            run = stage.agent.prompt("Hi")
+            await ticks()
+            thread = threading.Thread(target=stranger, args=(run,))
+            thread.start()
+            thread.join()
+            assert "run_coroutine_threadsafe" in str(caught[0])
+            stage.gates.open("go")
+            return (await run).status
+
+        assert play(main()) == "completed"
+
+    @pytest.mark.parametrize("how", WAITS)
+    def test_a_run_whose_loop_died_is_found_dead_by_who_waits(self, how: str) -> None:
+        """A wait in a new loop ends with the run that ended as cancelled, and not never."""
+        stage, loop = Stage(["a", lambda: stage.gates.wait("never")]), SimulatedLoop()
+        with loop.active():
+            run = stage.agent.prompt("Hi")
+            loop.drain()
+        loop.close()
+
+        async def main() -> Any:
+            if how == "iterate":
+                assert [event.type async for event in run][-1] == "run.finished"
+            return (await run).status
+
+        assert play(main(), left=None) == "cancelled"
+        assert stage.agent.phase == "idle"
+
+
 CALLS = AssistantMessage((ToolCall("c1", "act"), ToolCall("c2", "act")))
 RESULT = ToolMessage("c1", "act", "ok")
 POISON: dict[str, Any] = {
@@ -332,11 +508,29 @@ POISON: dict[str, Any] = {
 
 
 class TestPoisonedHistory:
+    @pytest.mark.parametrize("journal", [False, True], ids=["alone", "with a journal"])
     @pytest.mark.parametrize("messages", POISON.values(), ids=POISON)
-    def test_it_is_refused_by_name(self, messages: Any) -> None:
-        """What can't be a conversation is refused, and the error tells where."""
+    def test_it_is_refused_by_name(self, messages: Any, journal: bool) -> None:
+        """What can't be a conversation is refused, the error tells where, and no journal was begun."""
+        lines: list[str] = []
         with wrong(r"^messages"):
-            agent(messages=messages)
+            Agent(ScriptedModel(), messages=messages, journal=lines.append if journal else None)
+        assert lines == []
+
+    def test_one_that_is_too_long_begins_no_journal(self) -> None:
+        """A conversation past `message_limit` is refused before anything is written."""
+        lines: list[str] = []
+        with pytest.raises(MessageLimitError, match=r"messages has 4 messages; message_limit is 3"):
+            Agent(ScriptedModel(), messages=turns(2), config=KernelConfig(message_limit=3), journal=lines.append)
+        assert lines == []
+
+    def test_a_generator_is_read_once(self) -> None:
+        """A conversation may come in any form, with a journal too, whose header has it as it was taken."""
+        lines: list[str] = []
+        messages = (message for message in [CALLS, RESULT])
+        there = Agent(ScriptedModel(), messages=messages, journal=lines.append)
+        assert [message.role for message in there.messages] == ["assistant", "tool", "tool"]
+        assert read_journal(lines).core().state.transcript.messages == there.messages
 
 
 BORN: dict[str, tuple[Any, ...]] = {
@@ -353,6 +547,11 @@ BORN: dict[str, tuple[Any, ...]] = {
     "a signature that is a number": (Reasoning, "a", 5),
     "a summary of nothing": (SummaryMessage, None),
     "a kind that is a number": (CustomMessage, 5),
+    "a result's content that is a number": (ToolResult, 5),
+    "a result's content that is none": (ToolResult, None),
+    "a result's content that holds text": (ToolResult, ["text"]),
+    "a result that is an error by text": (ToolResult, "text", "no"),
+    "a reason to block that is a number": (Block, 5),
     "tokens below zero": (Usage, -1),
     "half a token": (Usage, 1.5),
     "a call with a number for its id": (call, 5, "act"),
