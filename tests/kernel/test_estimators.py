@@ -221,7 +221,7 @@ class TestFailures:
 
     def test_what_is_no_estimator_is_refused(self) -> None:
         """An object without the method is named when the agent is made."""
-        with pytest.raises(TypeError, match="estimator must have an estimate method"):
+        with pytest.raises(TypeError, match="estimator must be an object with a method estimate"):
             stage(scale=object())
 
 

@@ -160,7 +160,7 @@ def waits_at_most(limit: float, amount: float) -> bool:
 
 
 def is_roomy(tokens: int, policy: CompactionPolicy) -> bool:
-    """Whether a turn after a response of so many tokens begins without a compaction."""
+    """Whether a turn after a response of so many tokens begins without a compaction; the rest is not counted here."""
 
     class Summary:
         async def summarize(self, messages: Any) -> str:
@@ -174,16 +174,11 @@ def is_roomy(tokens: int, policy: CompactionPolicy) -> bool:
 
 def leaves_free(limit: int, amount: int) -> bool:
     """A reserve is the one limit from below: *amount* tokens are free."""
-    window = 2000
-    full = next(tokens for tokens in range(window, 0, -1) if is_roomy(tokens, CompactionPolicy(reserve=0, window=window)))
-    return is_roomy(full - amount, CompactionPolicy(reserve=limit, window=window))
+    return is_roomy(2000 - amount, CompactionPolicy(reserve=limit, window=2000))
 
 
 def fits_the_window(limit: int, amount: int) -> bool:
-    """What was not sent yet is taken off, whatever it is counted for."""
-    window = 2000
-    full = next(tokens for tokens in range(window, 0, -1) if is_roomy(tokens, CompactionPolicy(reserve=0, window=window)))
-    return is_roomy(amount - (window - full), CompactionPolicy(reserve=0, window=limit))
+    return is_roomy(amount, CompactionPolicy(reserve=0, window=limit))
 
 
 def keeps_turns(limit: int, amount: int) -> bool:
