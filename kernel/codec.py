@@ -1,20 +1,28 @@
-"""Inputs, messages and events as JSON, and back: the format of journals and traces.
+"""Inputs, messages and events as plain data that JSON can say, and back: the format of journals and traces.
 
 Values are told apart by their class's name in the key `is`. What a model and tools do can't be written down: a `Setup` is
 what it says of them, and comes back with the model and the tools of the reader's setup, or inert, good for a replay only.
 An exception is written as what it said.
+
+Reading is strict, since what was read by guessing would be replayed as if it had happened: each field is there, also one
+that has a default, no other is, and nothing is converted (an integer may stand for a float, as in Python).
 """
 
-from typing import Any, Final, Union, final
+from collections.abc import Callable
+from typing import Any, Final, Literal, Union, final, get_args, get_origin
 
+import attrs
+from attrs import frozen
+from cattrs import BaseValidationError, ForbiddenExtraKeysError, transform_error
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 from cattrs.preconf.msgspec import make_converter
 from cattrs.strategies import configure_tagged_union
 
 from kernel import events, inputs, messages
 from kernel.config import KernelConfig
-from kernel.errors import Failure
-from kernel.frozen import FrozenDict, freeze, thaw
+from kernel.errors import Failure, describe
+from kernel.frozen import FrozenDict, freeze
+from kernel.jsonl import exact
 from kernel.setup import Setup, ToolSpec
 
 _INPUTS: Any = inputs.Input  # Any: a union is a value here
@@ -23,35 +31,100 @@ _EVENTS: Any = Union[  # noqa: UP007
 ]
 _CONTENT: Final = messages.Text | messages.Reasoning | messages.ToolCall
 _TAG: Final = "is"
-_TOOL_FIELDS: Final = ("name", "description", "parameters", "mode", "timeout", "replay")
+
+
+@final
+@frozen
+class _WrittenTool:
+    """What a tool says of itself."""
+
+    name: str
+    description: str
+    parameters: FrozenDict
+    mode: Literal["parallel", "sequential"]
+    timeout: float | None
+    replay: Literal["never", "safe"]
+
+
+@final
+@frozen
+class _WrittenSetup:
+    """What a setup says of itself."""
+
+    system_prompt: str
+    reasoning_effort: str | None
+    context_window: int | None
+    tools: tuple[_WrittenTool, ...]
 
 
 @final
 class Codec:
-    """Writes values as plain data and reads them again. *setup* stands for the models and tools of what is read."""
+    """Writes values as plain data and reads them again. *setup* stands for the models and tools of what is read.
+
+    Writing raises TypeError for what JSON can't say exactly (a custom message's data, say). What reading raises,
+    `explain` can tell.
+    """
 
     def __init__(self, setup: Setup | None = None) -> None:
-        self._converter = make_converter()
-        self._converter.register_unstructure_hook(FrozenDict, thaw)
-        self._converter.register_structure_hook(FrozenDict, lambda value, _: freeze(value))
-        self._converter.register_structure_hook(Any, lambda value, _: freeze(value))
-        self._converter.register_unstructure_hook(Setup, _written)
-        self._converter.register_structure_hook(Setup, lambda value, _: _taken(value, setup))
-        self._converter.register_unstructure_hook(
-            Failure, make_dict_unstructure_fn(Failure, self._converter, cause=override(omit=True))
+        self._setup = setup
+        self._converter = converter = make_converter(forbid_extra_keys=True)
+        for kind in (str, int, bool):
+            converter.register_structure_hook(kind, _only(kind))
+        converter.register_structure_hook(float, _number)
+        converter.register_structure_hook(FrozenDict, _object)
+        converter.register_structure_hook(Any, lambda value, _: freeze(value))
+        converter.register_unstructure_hook(FrozenDict, exact)
+        converter.register_structure_hook_factory(_is_tuple, self._sequence)
+        converter.register_structure_hook_factory(attrs.has, self._whole)
+        converter.register_unstructure_hook(Setup, self.dump_setup)
+        converter.register_structure_hook(Setup, lambda value, _: self.load_setup(value))
+        converter.register_unstructure_hook(
+            Failure, make_dict_unstructure_fn(Failure, converter, cause=override(omit=True))
         )
-        self._converter.register_structure_hook(
-            Failure, make_dict_structure_fn(Failure, self._converter, cause=override(omit=True))
+        data = override(unstruct_hook=exact)
+        converter.register_unstructure_hook(
+            messages.CustomMessage, make_dict_unstructure_fn(messages.CustomMessage, converter, data=data)
         )
         for union in (_CONTENT, messages.InputMessage, messages.Message, messages.Part, _INPUTS, _EVENTS):
-            configure_tagged_union(union, self._converter, tag_name=_TAG)
+            configure_tagged_union(union, converter, tag_name=_TAG)
+
+    def _whole(self, kind: Any) -> Callable[[Any, Any], Any]:
+        """Reads a class of which each field must be there."""
+        omitted: dict[str, Any] = {"cause": override(omit=True)} if kind is Failure else {}
+        names = {field.name for field in attrs.fields(kind) if field.init} - omitted.keys()
+        # The fields' types may be names still, where annotations are text.
+        take = make_dict_structure_fn(attrs.resolve_types(kind), self._converter, **omitted)
+
+        def structure(value: Any, _: Any) -> Any:
+            _object(value, kind)
+            if missing := sorted(names - value.keys()):
+                raise ValueError(f"{kind.__name__} has no {', '.join(missing)}")
+            return take(value, kind)
+
+        return structure
+
+    def _sequence(self, kind: Any) -> Callable[[Any, Any], Any]:
+        """Reads a tuple from a list: of any length with `...`, else of just these."""
+        items = get_args(kind)
+        hooks = [self._converter.get_structure_hook(item) for item in items if item is not ...]
+
+        def structure(value: Any, _: Any) -> Any:
+            if not isinstance(value, list):
+                raise TypeError(f"{value!r} is no list")
+            if items[-1] is ...:
+                return tuple(hooks[0](item, items[0]) for item in value)
+            if len(value) != len(hooks):
+                raise ValueError(f"{value!r} does not have {len(hooks)} items")
+            return tuple(hook(item, of) for hook, item, of in zip(hooks, value, items, strict=True))
+
+        return structure
 
     def dump_input(self, input: inputs.Input) -> dict[str, Any]:
         """*input* as plain data."""
         return self._converter.unstructure(input, _INPUTS)  # type: ignore[no-any-return]
 
     def load_input(self, data: Any) -> inputs.Input:
-        """The opposite of `dump_input`. Raises what `explain` can tell."""
+        """The opposite of `dump_input`."""
         return self._converter.structure(data, _INPUTS)  # type: ignore[no-any-return]
 
     def dump_event(self, event: events.Event) -> dict[str, Any]:
@@ -68,15 +141,25 @@ class Codec:
 
     def load_messages(self, data: Any) -> list[messages.Message]:
         """The opposite of `dump_messages`."""
-        return self._converter.structure(data, list[messages.Message])
+        return list(self._converter.structure(data, tuple[messages.Message, ...]))
 
     def dump_setup(self, setup: Setup) -> dict[str, Any]:
         """What *setup* says of its model and tools, as plain data."""
-        return _written(setup)
+        tools = tuple(_WrittenTool(*(getattr(tool, name) for name in _TOOL_FIELDS)) for tool in setup.tools.values())
+        written = _WrittenSetup(setup.system_prompt, setup.reasoning_effort, setup.context_window, tools)
+        return self._converter.unstructure(written)  # type: ignore[no-any-return]
 
     def load_setup(self, data: Any) -> Setup:
         """The opposite of `dump_setup`."""
-        return self._converter.structure(data, Setup)
+        said, setup = self._converter.structure(data, _WrittenSetup), self._setup
+        written = {tool.name: _inert_tool(tool) for tool in said.tools}
+        if setup is not None:
+            unknown = [name for name in written if name not in setup.tools]
+            if unknown:
+                raise ValueError(f"the configuration names tools that the setup does not have: {', '.join(unknown)}")
+            written = {name: setup.tools[name] for name in written}
+        model, stream = (None, _inert) if setup is None else (setup.model, setup.stream)
+        return Setup(model, stream, written, said.system_prompt, said.reasoning_effort, said.context_window)
 
     def dump_config(self, config: KernelConfig) -> dict[str, Any]:
         """A configuration as plain data."""
@@ -87,24 +170,53 @@ class Codec:
         return self._converter.structure(data, KernelConfig)
 
 
-def _written(setup: Setup) -> dict[str, Any]:
-    return {
-        "system_prompt": setup.system_prompt,
-        "reasoning_effort": setup.reasoning_effort,
-        "context_window": setup.context_window,
-        "tools": [{name: thaw(getattr(tool, name)) for name in _TOOL_FIELDS} for tool in setup.tools.values()],
-    }
+_TOOL_FIELDS: Final = tuple(field.name for field in attrs.fields(_WrittenTool))
 
 
-def _taken(data: Any, setup: Setup | None) -> Setup:
-    written = {tool["name"]: ToolSpec(execute=_inert, validate=_inert, **freeze(tool)) for tool in data["tools"]}
-    if setup is not None:
-        unknown = [name for name in written if name not in setup.tools]
-        if unknown:
-            raise ValueError(f"the configuration names tools that the setup does not have: {', '.join(unknown)}")
-        written = {name: setup.tools[name] for name in written}
-    model, stream = (None, _inert) if setup is None else (setup.model, setup.stream)
-    return Setup(model, stream, written, data["system_prompt"], data["reasoning_effort"], data["context_window"])
+def explain(error: BaseException) -> str:
+    """What is wrong with data that could not be read, and where in it (`$` is the whole)."""
+    if isinstance(error, BaseValidationError):
+        return "; ".join(transform_error(error, format_exception=_told))
+    return _told(error, None)
+
+
+def _told(error: BaseException, _: Any) -> str:
+    if isinstance(error, KeyError):
+        return "it does not say what it is" if error.args == (_TAG,) else f"{error.args[0]!r} is not known here"
+    if isinstance(error, ForbiddenExtraKeysError):
+        return f"{error.cl.__name__} has no field {', '.join(sorted(error.extra_fields))}"
+    return describe(error)
+
+
+def _is_tuple(kind: Any) -> bool:
+    return bool(get_origin(kind) is tuple)
+
+
+def _only(kind: type[Any]) -> Callable[[Any, Any], Any]:
+    def structure(value: Any, _: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError(f"{value!r} is no {kind.__name__}")
+        return value
+
+    return structure
+
+
+def _number(value: Any, _: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} is no number")
+    return value
+
+
+def _object(value: Any, _: Any) -> Any:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is no object")
+    return freeze(value)
+
+
+def _inert_tool(tool: _WrittenTool) -> ToolSpec:
+    return ToolSpec(
+        tool.name, tool.description, tool.parameters, _inert, _inert, tool.mode, tool.timeout, replay=tool.replay
+    )
 
 
 def _inert(*_: Any) -> Any:
