@@ -34,9 +34,14 @@ def project(stream: Iterable[events.Event], dialect: str = "native") -> Iterator
 
 
 def native_line(event: events.Event) -> Line | None:
-    """*event* in the kernel's own words; None for a piece of nothing, which is never shown."""
+    """*event* in the kernel's own words; None for a piece of nothing, which is never shown. `count` is there when the
+    event stands for several.
+    """
     details = _NATIVE[type(event)](event)
-    return None if details is None else {"type": event.type, "sequence": event.sequence, **details}
+    if details is None:
+        return None
+    count = getattr(event, "count", 1)
+    return {"type": event.type, "sequence": event.sequence, **details} | ({"count": count} if count != 1 else {})
 
 
 def _native(event: events.Event) -> Iterator[Line]:

@@ -12,11 +12,12 @@ Run = Sequence[Line]
 @final
 @frozen
 class Breach:
-    """A guarantee that a stream broke: at which event of its run, and how."""
+    """A guarantee that a stream broke: at which event of its run, how, and in which place of the whole stream, from 0."""
 
     guarantee: str
     sequence: int
     text: str
+    place: int = -1
 
     def __str__(self) -> str:
         return f"{self.guarantee} at {self.sequence}: {self.text}"
@@ -30,7 +31,7 @@ CUT: Final = frozenset({"error", "aborted"})
 
 def breach(guarantee: str, line: Line, text: str) -> Breach:
     """A breach that shows at *line*."""
-    return Breach(guarantee, line.get("sequence", -1), text)
+    return Breach(guarantee, line.get("sequence", -1), text, line.get("place", -1))
 
 
 def runs_of(stream: Iterable[Line]) -> tuple[list[list[Line]], list[Line]]:
@@ -79,6 +80,11 @@ def opens_answer(line: Line) -> bool:
     return bool(line["type"] == "message.started" and line["role"] == "assistant")
 
 
-def status_of(run: Run) -> str | None:
-    """How the run ended; None when it did not."""
-    return run[-1].get("status")
+def is_cut(line: Line) -> bool:
+    """Whether an answer that was cancelled or failed ends here."""
+    return ends_message(line, "assistant") and line.get("stop") in CUT
+
+
+def is_of_pi(line: Line) -> bool:
+    """Whether the line was told in Pi's words, which say less."""
+    return line.get("dialect") == "pi"

@@ -21,45 +21,51 @@ _SAME: Final = {
 }
 
 
+_OWN: Final = frozenset({*_SAME, "agent_end", "turn_start", "message_start", "message_end"})
+
+
 def speaks_pi(lines: Iterable[Line]) -> bool:
     """Whether these lines are Pi's."""
-    return any(line.get("type") == "agent_start" for line in lines)
+    return any(line.get("type") in _OWN for line in lines)
 
 
 def from_pi(lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
-    """Pi's lines as native ones, numbered from 0 in each run."""
+    """Pi's lines as native ones, numbered from 0 in each run. A word that Pi does not have stays as it is."""
     sequence = turn = 0
-    first, stop = True, ""
+    first, stop = True, None
     for line in lines:
         kind = line.get("type")
         if kind == "agent_start":
-            sequence, turn, first = 0, 0, True
+            sequence, turn, first, stop = 0, 0, True, None
         turn += kind == "turn_start"
         stop = line.get("stop", stop)
-        native = _told(line, turn, first)
-        if native is None:
-            continue
-        if kind == "agent_end":
-            native["status"] = _STATUS.get(stop, "completed")
-        first = first and native["type"] != "message.accepted"
-        yield {**native, "sequence": sequence}
-        sequence += 1
+        for native in _told(line, turn, first):
+            if kind == "agent_end":
+                native["status"] = _STATUS.get(str(stop), "completed")
+            first = first and native["type"] != "message.accepted"
+            place = {"place": line["place"]} if "place" in line else {}
+            yield {**native, **place, "sequence": sequence, "dialect": "pi"}
+            sequence += 1
 
 
-def _told(line: Line, turn: int, first: bool) -> dict[str, Any] | None:
-    kind, role = line.get("type"), line.get("role")
+def _told(line: Line, turn: int, first: bool) -> list[dict[str, Any]]:
+    kind = line.get("type", "final")
+    if kind == "final":
+        return []
     if kind in _SAME:
-        return {**line, "type": _SAME[kind]}
+        return [{**line, "type": _SAME[kind]}]
     if kind == "turn_start":
-        return {"type": "turn.started", "turn": turn}
+        return [{"type": "turn.started", "turn": turn}]
     if kind == "agent_end":
-        return {"type": "run.finished"}
-    if kind == "message_start" and role != "user":
-        return {"type": "message.started", "role": role} | ({"id": line["id"]} if "id" in line else {})
-    if kind == "message_end" and role == "user":
-        origin = "prompt" if first and turn == 1 else "steering"
-        return {"type": "message.accepted", "origin": origin, "text": line["text"]}
+        return [{"type": "run.finished"}]
+    if kind == "message_start":
+        return [{**line, "type": "message.started"}]
     if kind == "message_end":
-        stop = {"stop": _STOPS.get(line["stop"], line["stop"])} if "stop" in line else {}
-        return {**line, "type": "message.ended", **stop}
-    return None
+        stop = {"stop": _STOPS.get(str(line["stop"]), line["stop"])} if "stop" in line else {}
+        ended = {**line, "type": "message.ended", **stop}
+        if line.get("role") != "user":
+            return [ended]
+        # Pi tells of a user's message as of any other; where it enters is for the rules of a native `message.accepted`.
+        origin = "prompt" if first and turn == 1 else "steering"
+        return [ended, {"type": "message.accepted", "origin": origin, "text": line.get("text")}]
+    return [dict(line)]

@@ -1,48 +1,60 @@
-"""G1 to G3: a run has one beginning and one end, what opens in it closes, and a message is what was streamed."""
+"""G1 to G3, and G16: a run has one beginning and one end, what opens in it closes, and a message is what was streamed."""
 
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from kernel.trace.lines import Breach, Line, Rule, Run, breach
+from kernel.trace.lines import Breach, Line, Rule, Run, breach, ends_message, is_cut, is_of_pi
 
 # ---- G1: one run, one end ----
 
 STATUSES: Final = frozenset({"completed", "cancelled", "failed", "max_turns", "stopped", "paused"})
 
 
-def g1_ends_once(run: Run) -> Iterator[Breach]:
-    """`run.finished` is the last event, with a status; a run that begins before it has taken its place."""
+def g1_the_end_has_a_status(run: Run) -> Iterator[Breach]:
+    """`run.finished` says how the run ended. That it comes, and comes last, is for the whole stream."""
     end = run[-1]
-    if end["type"] != "run.finished":
-        yield breach("G1", end, f"the run's last event is {end['type']}, not run.finished")
-    elif end.get("status") not in STATUSES:
+    if end["type"] == "run.finished" and end.get("status") not in STATUSES:
         yield breach("G1", end, f"run.finished with the status {end.get('status')!r}")
 
 
 def g1_numbers_have_no_gap(run: Run) -> Iterator[Breach]:
-    """Events are numbered from 0, by one, and belong to one run."""
-    for place, line in enumerate(run):
-        if line.get("sequence") != place:
-            yield breach("G1", line, f"the event in place {place} has the number {line.get('sequence')}")
+    """Events are numbered from 0, by one, and belong to one run. An event that stands for several takes their numbers."""
+    due = 0
+    for line in run:
+        if line.get("sequence") != due:
+            yield breach("G1", line, f"an event has the number {line.get('sequence')}, where {due} is due")
             return
         if line.get("run") != run[0].get("run"):
             yield breach("G1", line, f"an event of run {line.get('run')} inside run {run[0].get('run')}")
+        due += line.get("count", 1)
+
+
+def g16_only_pieces_are_joined(run: Run) -> Iterator[Breach]:
+    """Only pieces of a message and updates of a call stand for several, and they stand for one at least."""
+    for line in run:
+        count = line.get("count", 1)
+        if count < 1 or (count > 1 and line["type"] not in ("message.updated", "tool.updated")):
+            yield breach("G16", line, f"{line['type']} stands for {count} events")
 
 
 # ---- G2: what opens closes ----
 
 
+PHASES: Final = frozenset({"turn", "steering", "follow_up", "compaction", "retry", "cancelling", "settling", "paused"})
+
+
 def g2_phases_follow_one_another(run: Run) -> Iterator[Breach]:
-    """A phase is left before another is entered; a run begins in `idle` and ends in `settling`."""
+    """A phase is left before another is entered; a run begins in `idle` and ends in `settling`, which nothing leaves."""
     phase = "idle"
     for line in run:
         if line["type"] == "phase.changed":
-            if line["source"] != phase or line["target"] == phase:
+            wrong = line["source"] != phase or line["target"] == phase or line["target"] not in PHASES
+            if wrong or phase == "settling":
                 yield breach("G2", line, f"from {line['source']} to {line['target']} while in {phase}")
             phase = line["target"]
-    if phase not in ("settling", "idle"):
-        yield breach("G2", run[-1], f"the run ended in the phase {phase}")
+        elif line["type"] == "run.finished" and phase != "settling" and not is_of_pi(line):
+            yield breach("G2", line, f"the run ended in the phase {phase}")
 
 
 _OPENS: Final = {
@@ -129,38 +141,48 @@ STOPS: Final = frozenset({"stop", "tool_use", "length", "error", "aborted"})
 
 
 def g3_a_message_is_its_pieces(run: Run) -> Iterator[Breach]:
-    """An answer's text is its deltas joined, its calls are calls that were streamed, and its stop reason is known."""
-    text, calls = "", set[str | None]()
+    """An answer's text is its deltas joined, its calls are those that were streamed, and its stop reason is known."""
+    text, calls = "", dict[str, None]()
     for line in run:
         if line["type"] == "message.started":
-            text, calls = "", set()
+            text, calls = "", {}
         elif line["type"] == "message.updated":
             text += line.get("delta") or ""
-            calls.add(line.get("call"))
-        elif line["type"] == "message.ended" and line["role"] == "assistant":
+            if "call" in line:
+                calls[line["call"]] = None
+        elif ends_message(line, "assistant"):
             if line["text"] != text:
                 yield breach("G3", line, f"the text {line['text']!r} was streamed as {text!r}")
-            if unheard := [call for call in line.get("calls", ()) if call not in calls]:
-                yield breach("G3", line, f"calls that were never streamed: {unheard}")
+            told = list(dict.fromkeys(line.get("calls", ())))
+            if told != list(calls) and not (is_cut(line) and calls.keys() >= set(told)):
+                yield breach("G3", line, f"the calls {told} were streamed as {list(calls)}")
             if line.get("stop") not in STOPS:
                 yield breach("G3", line, f"the stop reason {line.get('stop')!r}")
 
 
+ROLES: Final = frozenset({"assistant", "tool"})
+
+
 def g3_only_answers_are_streamed(run: Run) -> Iterator[Breach]:
     """A message ends in the role in which it started, and only an assistant message has pieces."""
-    role = None
+    role = text = None
     for line in run:
         if line["type"] == "message.started":
-            role = line["role"]
-        elif line["type"] == "message.updated" and role == "tool":
-            yield breach("G3", line, "a piece of a tool message")
+            role, text = line["role"], line.get("text")  # only Pi says both times what a message says
+            if role not in ROLES and not (role == "user" and is_of_pi(line)):
+                yield breach("G3", line, f"a message of the role {role!r}")
+        elif line["type"] == "message.updated" and role not in ("assistant", None):
+            yield breach("G3", line, f"a piece of a {role} message")
         elif line["type"] == "message.ended" and line["role"] != role:
             yield breach("G3", line, f"a message that started as {role} ended as {line['role']}")
+        elif line["type"] == "message.ended" and text not in (None, line["text"]):
+            yield breach("G3", line, f"a message that started as {text!r} ended as {line['text']!r}")
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    g1_ends_once,
+    g1_the_end_has_a_status,
     g1_numbers_have_no_gap,
+    g16_only_pieces_are_joined,
     g2_phases_follow_one_another,
     g2_everything_closes,
     g2_updates_belong_to_an_open_call,

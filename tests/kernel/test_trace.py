@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from kernel.events import Event, RunStarted, TurnStarted
-from kernel.trace import Breach, breaches_of_lines, check, conversation, lifecycle, structure
+from kernel.trace import RULES as ALL
+from kernel.trace import Breach, breaches_of_lines, check
 
 Line = dict[str, Any]
-RULES = {rule.__name__: rule for rule in structure.RULES + conversation.RULES + lifecycle.RULES}
+RULES = {rule.__name__: rule for rule in ALL}
 
 
 # ---- words to write streams with ----
@@ -17,7 +18,11 @@ RULES = {rule.__name__: rule for rule in structure.RULES + conversation.RULES + 
 
 def stream(*items: Line | Iterable[Line]) -> list[Line]:
     lines = [line for item in items for line in ([item] if isinstance(item, dict) else item)]
-    return [{"sequence": number, **line} for number, line in enumerate(lines)]
+    return [{"sequence": number, **line, "place": number} for number, line in enumerate(lines)]
+
+
+def placed(lines: list[Line]) -> list[Line]:
+    return [{**line, "place": place} for place, line in enumerate(lines)]
 
 
 def line(type: str, **details: Any) -> Line:
@@ -38,6 +43,8 @@ def accepted(text: str, origin: str = "prompt") -> Line:
 
 def answer(text: str = "", /, *calls: str, **details: Any) -> list[Line]:
     stop = "tool_use" if calls else "stop"
+    if details.get("stop") == "error":
+        details = {"error": "529"} | details
     return [
         line("message.started", role="assistant"),
         *([line("message.updated", delta=text)] if text else []),
@@ -74,6 +81,7 @@ def finish(status: str = "completed", source: str = "turn") -> list[Line]:
 CANCELLED = [phase("turn", "cancelling")]
 RETRY = line("retry.scheduled", attempt=1, delay=0.0)
 COMPACT = line("compaction.started", reason="overflow")
+COMPACTED = line("compaction.ended", outcome="compacted")
 
 GOOD = {
     "an answer": stream(OPEN, answer("Hello"), ended(), finish()),
@@ -89,13 +97,13 @@ GOOD = {
         ended("c1", "c2"),
         queues(["s"], ["f"]),
         turn(2),
-        accepted("s", "steering"),
         queues([], ["f"]),
+        accepted("s", "steering"),
         answer("ok"),
         ended(),
         turn(3),
-        accepted("f", "follow_up"),
         queues(),
+        accepted("f", "follow_up"),
         answer("ok"),
         ended(),
         finish(),
@@ -145,7 +153,22 @@ GOOD = {
     "steering joins the follow-up that a run began with": stream(
         START, turn(1), accepted("f", "follow_up"), accepted("s", "steering"), answer("x"), ended(), finish()
     ),
-    "two prompts of one agent": stream(OPEN, answer("x"), ended(), finish()) + stream(OPEN, answer("x"), ended(), finish()),
+    "two prompts of one agent": placed(
+        stream(OPEN, answer("x"), ended(), finish()) + stream(OPEN, answer("x"), ended(), finish())
+    ),
+    "pieces that were joined": stream(
+        OPEN,
+        answer()[:1],
+        {**line("message.updated", delta="Hello"), "count": 5},
+        {"sequence": 10, **answer("Hello")[-1]},
+        {"sequence": 11, **ended()},
+        {"sequence": 12, **finish()[0]},
+        {"sequence": 13, **finish()[1]},
+    ),
+    "a listener fails between two turns": stream(
+        OPEN, answer("x"), ended(), CANCELLED, turn(2), answer(stop="error"), ended(), finish("failed", "cancelling")
+    ),
+    "a message limit": stream(OPEN, answer("x", stop="error"), ended(), finish("failed")),
 }
 
 
@@ -168,15 +191,20 @@ def compaction(reason: str, outcome: str, status: str) -> list[Line]:
 
 
 BAD: dict[str, list[list[Line]]] = {
-    "g1_ends_once": [
-        stream(OPEN, answer("x"), ended()),
+    "g1_the_end_has_a_status": [
         stream(OPEN, ended(), finish("fine")),
     ],
     "g1_numbers_have_no_gap": [
         [{**each, "sequence": number * 2} for number, each in enumerate(GOOD["an answer"])],
         [{**each, "run": number // 3} for number, each in enumerate(GOOD["an answer"])],
     ],
+    "g16_only_pieces_are_joined": [
+        stream(OPEN, answer()[:1], {**line("message.updated", delta="x"), "count": 0}, ended(), finish()),
+        stream(OPEN, {**turn(2), "count": 2}, ended(), finish()),
+    ],
     "g2_phases_follow_one_another": [
+        stream(OPEN, ended(), phase("turn", "nowhere"), phase("nowhere", "settling"), line("run.finished", status="x")),
+        stream(OPEN, ended(), phase("turn", "settling"), phase("settling", "turn"), finish()),
         stream(OPEN, ended(), phase("retry", "settling"), line("run.finished", status="x")),
         stream(OPEN, ended(), phase("turn", "turn"), finish()),
         stream(OPEN, ended(), line("run.finished", status="completed")),
@@ -195,7 +223,7 @@ BAD: dict[str, list[list[Line]]] = {
         stream(OPEN, RETRY, ended(), finish()),
         stream(OPEN, line("retry.ended"), ended(), finish()),
         stream(OPEN, COMPACT, ended(), finish()),
-        stream(OPEN, answer("x")[:1], COMPACT, line("compaction.ended"), answer("x")[2:], ended()),
+        stream(OPEN, answer("x")[:1], COMPACT, COMPACTED, answer("x")[2:], ended()),
     ],
     "g2_updates_belong_to_an_open_call": [
         stream(OPEN, tool("c1"), line("tool.updated", id="c1", text="late"), ended()),
@@ -206,11 +234,15 @@ BAD: dict[str, list[list[Line]]] = {
     "g3_a_message_is_its_pieces": [
         stream(OPEN, answer("x", text="y"), ended(), finish()),
         stream(OPEN, answer("x", calls=["c1"]), ended(), finish()),
+        stream(OPEN, answer("", "c1", calls=[]), ended(), finish()),
+        stream(OPEN, answer("", "c1", "c2", calls=["c2", "c1"]), ended(), finish()),
         stream(OPEN, answer("x", stop="because"), ended(), finish()),
     ],
     "g3_only_answers_are_streamed": [
         stream(OPEN, result("c1")[0], line("message.updated", delta="x"), result("c1")[1]),
         stream(OPEN, result("c1")[0], answer("x")[-1], ended(), finish()),
+        stream(OPEN, line("message.started", role="user"), line("message.ended", role="user", text=""), ended()),
+        stream(OPEN, {**result("c1")[0], "text": "A"}, result("c1", "B")[1], ended()),
     ],
     "g4_each_call_is_answered": [
         stream(OPEN, answer("", "c1"), tool("c1"), ended(), finish()),
@@ -226,8 +258,14 @@ BAD: dict[str, list[list[Line]]] = {
         stream(OPEN, answer("", "c1"), result("c1"), ended("c1"), finish()),
         stream(OPEN, answer("", "c1"), tool("c1"), tool("c1"), result("c1"), ended("c1")),
         stream(OPEN, answer("", "a", "b"), tool("b"), tool("a"), result("a"), result("b")),
-        stream(OPEN, answer("", "c1"), tool("c1", "A"), result("c1", "B"), ended("c1")),
-        stream(OPEN, answer("", "c1"), tool("c1", executed=False), result("c1"), ended("c1")),
+    ],
+    "g4_both_ends_say_the_same": [
+        stream(OPEN, answer("", "c1"), tool("c1", "A"), result("c1", "B"), ended("c1"), finish()),
+        stream(OPEN, answer("", "c1"), tool("c1", executed=False), result("c1"), ended("c1"), finish()),
+        stream(OPEN, answer("", "c1"), result("c1"), tool("c1"), ended("c1"), finish()),
+    ],
+    "g4_a_whole_message_is_kept": [
+        stream(OPEN, answer("x", kept=False), ended(), finish()),
     ],
     "g5_a_turn_ends_last": [
         stream(OPEN, answer("", "c1"), tool("c1"), result("c1"), ended(), finish()),
@@ -243,19 +281,27 @@ BAD: dict[str, list[list[Line]]] = {
     "g6_steering_comes_first": [
         stream(OPEN, queues(["s"], ["f"]), ended(), turn(2), accepted("f", "follow_up"), ended()),
     ],
-    "g6_nothing_queued_is_lost": [
+    "g6_nothing_queued_is_lost_or_doubled": [
         stream(OPEN, queues(["s"]), queues(), ended(), finish()),
         stream(OPEN, queues([], ["f", "f"]), queues(dropped=["f"]), ended(), finish()),
+        stream(OPEN, queues(["a", "b"]), ended(), turn(2), queues(["a"]), accepted("b", "steering"), ended(), finish()),
+        stream(OPEN, queues(["s"]), ended(), turn(2), accepted("s", "steering"), ended(), finish()),
+        stream(OPEN, queues(["a"]), queues(), accepted("b", "steering"), answer("x"), ended(), finish()),
+        stream(OPEN, queues(["a", "b", "c"]), queues(["c", "b"], dropped=["a"]), ended(), finish()),
+        stream(OPEN, queues(["a"]), queues(["a"], dropped=["b"]), ended(), finish()),
     ],
     "g7_nothing_starts_after_cancel": [
         executed_late(answer("", "c1")),
         stream(OPEN, CANCELLED, answer(), ended(), finish("cancelled", "cancelling")),
         stream(OPEN, CANCELLED, answer("x"), ended(), finish("failed", "cancelling")),
         stream(OPEN, CANCELLED, RETRY, line("retry.ended"), ended(), finish("cancelled")),
-        stream(OPEN, CANCELLED, COMPACT, line("compaction.ended"), ended()),
-        stream(OPEN, ended(), CANCELLED, turn(2), ended(), finish("cancelled")),
+        stream(OPEN, CANCELLED, COMPACT, COMPACTED, ended()),
+        stream(OPEN, CANCELLED, phase("cancelling", "turn"), ended(), finish("cancelled")),
+        stream(OPEN, ended(), CANCELLED, turn(2), queues(), accepted("s", "steering"), ended(), finish("cancelled")),
     ],
     "g7_cancel_decides_the_outcome": [
+        stream(OPEN, ended(), CANCELLED, turn(2), ended(), finish("cancelled")),
+        stream(OPEN, CANCELLED, answer(stop="aborted"), ended(), finish("cancelled")),
         stream(OPEN, CANCELLED, ended(), finish("completed", "cancelling")),
     ],
     "g9_a_retry_is_the_same_turn": [
@@ -266,6 +312,7 @@ BAD: dict[str, list[list[Line]]] = {
     "g9_a_failed_attempt_leaves_nothing": [
         stream(OPEN, answer("par", stop="error"), RETRY, line("retry.ended"), ended()),
         stream(OPEN, answer("par", kept=False), RETRY, line("retry.ended"), ended()),
+        stream(OPEN, answer("par", stop="error"), COMPACT, COMPACTED, ended()),
     ],
     "g10_a_compaction_decides": [
         compaction("boredom", "compacted", "completed"),
@@ -273,22 +320,28 @@ BAD: dict[str, list[list[Line]]] = {
         compaction("overflow", "declined", "completed"),
         compaction("manual", "failed", "completed"),
         compaction("threshold", "cancelled", "completed"),
+        stream(OPEN, COMPACT, line("compaction.ended", outcome="failed"), answer("x"), ended(), finish("failed")),
     ],
     "g10_compaction_is_bounded": [
         stream(OPEN, [COMPACT, line("compaction.ended", outcome="compacted")] * 2, ended()),
         compaction("manual", "compacted", "completed"),
+        stream(START, [line("compaction.started", reason="manual"), COMPACTED] * 2, finish()),
+        stream(START, line("compaction.started", reason="manual"), COMPACTED, turn(1), ended(), finish()),
+        stream(START, line("compaction.started", reason="threshold"), COMPACTED, finish()),
     ],
     "g10_no_call_is_open": [
-        stream(OPEN, answer("", "c1"), COMPACT, line("compaction.ended"), result("c1"), ended("c1")),
+        stream(OPEN, answer("", "c1"), COMPACT, COMPACTED, result("c1"), ended("c1")),
     ],
     "g11_a_truncated_answer_runs_nothing": [
         stream(OPEN, answer("", "c1", stop="length"), tool("c1"), result("c1"), ended()),
     ],
     "g11_a_failure_is_told": [
         stream(OPEN, answer("par", stop="error"), ended(), finish()),
+        stream(OPEN, answer("par", stop="error", error=""), ended(), finish("failed")),
     ],
     "g15_hooks_are_named": [
         stream(OPEN, line("hook.failed", hook="before_everything"), ended(), finish()),
+        stream(OPEN, line("hook.failed", hook="before_tool_call"), ended(), finish()),
     ],
 }
 
@@ -307,6 +360,16 @@ def test_a_planted_fault_is_found(rule: str, lines: list[Line]) -> None:
 def test_every_rule_has_a_planted_fault() -> None:
     """There is no rule of which nobody knows whether it can find anything."""
     assert BAD.keys() == RULES.keys()
+
+
+def test_a_run_without_an_end_is_found() -> None:
+    """The last run must end too, unless the stream was cut off."""
+    open_run = stream(OPEN, answer("x"), ended())
+    assert [str(breach) for breach in breaches_of_lines(open_run)] == [
+        "G1 at 7: the run's last event is turn.ended, not run.finished"
+    ]
+    assert breaches_of_lines(open_run, whole=False) == []
+    assert [breach.place for breach in breaches_of_lines(placed(open_run * 2), whole=False)] == [8]
 
 
 def test_an_event_outside_a_run_is_found() -> None:
@@ -338,7 +401,7 @@ def test_lines_that_are_no_events_are_passed_over() -> None:
 def test_event_objects_are_judged_too() -> None:
     """`check` reads events, and sees that they are of one run."""
     events: list[Event] = [RunStarted("r1", 0), TurnStarted("r2", 1, 1)]
-    assert Breach("G1", 1, "an event of run r2 inside run r1") in check(events)
+    assert Breach("G1", 1, "an event of run r2 inside run r1", 1) in check(events)
 
 
 def test_a_breach_reads_as_a_sentence() -> None:
