@@ -26,7 +26,7 @@ _OWN: Final = frozenset({*_SAME, "agent_end", "turn_start", "message_start", "me
 
 def speaks_pi(lines: Iterable[Line]) -> bool:
     """Whether these lines are Pi's."""
-    return any(line.get("type") in _OWN for line in lines)
+    return any(str(line.get("type")) in _OWN for line in lines)
 
 
 def from_pi(lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
@@ -34,7 +34,7 @@ def from_pi(lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
     sequence = turn = 0
     first, stop = True, None
     for line in lines:
-        kind = line.get("type")
+        kind = str(line.get("type"))
         if kind == "agent_start":
             sequence, turn, first, stop = 0, 0, True, None
         turn += kind == "turn_start"
@@ -49,7 +49,7 @@ def from_pi(lines: Iterable[Line]) -> Iterator[dict[str, Any]]:
 
 
 def _told(line: Line, turn: int, first: bool) -> list[dict[str, Any]]:
-    kind = line.get("type", "final")
+    kind = str(line.get("type", "final"))
     if kind == "final":
         return []
     if kind in _SAME:

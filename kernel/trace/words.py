@@ -29,7 +29,7 @@ _WORDS: Final[dict[str, dict[str, type | tuple[type, ...]]]] = {
     "run.finished": {"status": str},
 }
 """What each type of event must have."""
-_ROLES: Final[dict[tuple[str, Any], dict[str, type]]] = {
+_ROLES: Final[dict[tuple[str, str], dict[str, type]]] = {
     ("message.started", "tool"): {"id": str},
     ("message.ended", "tool"): {"id": str, "error": bool},
     ("message.ended", "assistant"): {"stop": str},
@@ -37,7 +37,7 @@ _ROLES: Final[dict[tuple[str, Any], dict[str, type]]] = {
 """What it must have besides in this role."""
 _OPTIONAL: Final[dict[str, type]] = {
     "sequence": int, "count": int, "kept": bool, "executed": bool, "calls": list, "dropped": list, "delta": str,
-    "reasoning": str, "error": object,
+    "reasoning": str, "call": str, "error": object,
 }  # fmt: skip
 """What may be left out."""
 _PIECES: Final = ("delta", "reasoning", "call")
@@ -57,7 +57,7 @@ def fault_of(line: Line) -> str | None:
     kind = line["type"]
     if not isinstance(kind, str) or kind not in _WORDS:
         return f"there is no event {kind!r}"
-    due = _WORDS[kind] | _ROLES.get((kind, line.get("role")), {})
+    due = _WORDS[kind] | _ROLES.get((kind, str(line.get("role"))), {})
     for word, of in due.items():
         if word not in line:
             return f"a {kind} without {word!r}"
