@@ -4,17 +4,29 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from statechart.check import check, report
+from attrs import fields
+
+from statechart.check import Declaration, check, report
 from statechart.decisions import SHIPPED, compile_table, dump
 from statechart.draw import render, texts
+from statechart.explore import explore
 from statechart.exports import FORMATS
 from statechart.method_table import document
+from statechart.world import LARGEST, Bounds
 
 PACKAGE: Final = Path(__file__).parent
+BOUNDS: Final = {
+    "queue": "messages in both queues together",
+    "commands": "commands that change something and failing listeners, in the life of an agent",
+    "turns": "turns of a run",
+    "attempts": "requests of a turn",
+    "calls": "tool calls of a response",
+}
 WITHOUT_GRAPHVIZ: Final = (
     "The SVGs were not drawn, since graphviz is not installed; `apt-get install graphviz` or `brew install graphviz` does."
 )
@@ -61,6 +73,13 @@ def _say_written(path: Path) -> None:
     print(f"wrote {os.path.relpath(path)}")
 
 
+def _bound(text: str) -> int:
+    number = int(text)
+    if not 0 < number <= LARGEST:
+        raise argparse.ArgumentTypeError(f"a bound is a number from 1 to {LARGEST}, not {number}")
+    return number
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line asks; 1 when a check found a violation, 2 when a file can't be written."""
     asked = _parser().parse_args(arguments)
@@ -82,7 +101,10 @@ def _parser() -> argparse.ArgumentParser:
     drawing = commands.add_parser("draw", help="write diagrams, the method table, an XState machine and the decisions")
     drawing.add_argument("--into", type=Path, default=Path("diagrams"), help="folder of the diagrams (default: diagrams)")
     commands.add_parser("table", help="print what each method and each fact does, as Markdown")
-    commands.add_parser("check", help="prove the promises of the declaration; exit status 1 when one is broken")
+    checking = commands.add_parser("check", help="prove the promises of the declaration; exit status 1 when one is broken")
+    for bound in fields(Bounds):
+        said = f"{BOUNDS[bound.name]} (default: {bound.default})"
+        checking.add_argument(f"--{bound.name}", type=_bound, default=bound.default, metavar="N", help=said)
     exporting = commands.add_parser("export", help="write the lifecycle in the language of another tool")
     exporting.add_argument("format", choices=sorted(FORMATS), help="xstate: JSON for XState 5; scxml: the W3C's language")
     exporting.add_argument("file", type=Path, nargs="?", metavar="FILE", help="where to (default: standard output)")
@@ -99,7 +121,12 @@ def _do(asked: argparse.Namespace) -> int:
     elif asked.command == "export":
         print(FORMATS[asked.format](), end="")
     else:
-        results = check()
+        given = Declaration()
+        results = check(given)
+        began = time.perf_counter()
+        explored = explore(given.table, Bounds(**{bound.name: getattr(asked, bound.name) for bound in fields(Bounds)}))
+        results += explored.results()
+        print(f"explored {explored.summary} in {time.perf_counter() - began:.1f} s")
         print(report(results))
         return int(any(result.violations for result in results))
     return 0

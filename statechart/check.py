@@ -5,13 +5,13 @@ row or cell breaks it. The rows are evaluated here a second time, by ten lines o
 what `transitions` does with them has to be the same for every leaf, trigger and answer of the guards.
 
 Weak point: a guard is a name here. That two guards can't both be true, or that a guard turns false in the end, is not
-known to these checks.
+known to these checks; `statechart.explore` gives them a meaning.
 """
 
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from attrs import frozen
 
@@ -54,6 +54,15 @@ class Declaration:
         return [row for row in self.rows if row.trigger is trigger and state in row.source]
 
 
+class Promise(Protocol):
+    """A promise by its name, and in a sentence."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def promise(self) -> str: ...
+
+
 @frozen
 class Check:
     """A promise, and how to find out for each of its cases whether it holds."""
@@ -67,7 +76,7 @@ class Check:
 class Result:
     """What a check found."""
 
-    check: Check
+    check: Promise
     cases: int
     violations: tuple[str, ...]
 

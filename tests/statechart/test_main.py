@@ -8,11 +8,14 @@ import pytest
 
 import statechart.__main__ as program
 import statechart.check as checking
-from statechart import compile_table
+from statechart import Action, compile_table
+from statechart.action_meaning import ACTIONS, nothing
 from statechart.check import Check
+from statechart.explore import explore
 from statechart.exports import FORMATS
 from statechart.method_table import document
 
+SMALL = ("--queue", "1", "--commands", "1", "--turns", "1", "--attempts", "1", "--calls", "1")
 TEXTS = {"lifecycle.dot", "lifecycle-full.dot", "lifecycle.mmd", "lifecycle.xstate.json", "methods.md"}
 
 
@@ -22,17 +25,39 @@ def no_graphviz(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_check_succeeds(capsys: pytest.CaptureFixture[str]):
-    """The checks of our own declaration end with status 0 and a sum."""
-    assert program.main(["check"]) == 0
-    assert capsys.readouterr().out.endswith(" 0 violations\n")
+    """The checks of our own declaration end with status 0 and a sum, and say how far they went."""
+    assert program.main(["check", *SMALL]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "(queue 1, commands 1, turns 1, attempts 1, calls 1) in " in lines[0]
+    assert lines[-1].endswith(" 0 violations")
 
 
 def test_check_fails_when_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     """One violation is enough for status 1, and it is printed."""
     monkeypatch.setattr(checking, "CHECKS", (Check("never", "it never holds", lambda given: iter(["it is broken"])),))
 
-    assert program.main(["check"]) == 1
-    assert "     - it is broken\n1 checks, 1 cases, 1 violations\n" in capsys.readouterr().out
+    assert program.main(["check", *SMALL]) == 1
+    out = capsys.readouterr().out
+    assert "     - it is broken\n" in out
+    assert out.endswith(" 1 violations\n")
+
+
+def test_a_violation_in_the_exploration_is_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """What only the exploration finds ends with status 1 too, and is told by its path."""
+    lost = {**ACTIONS, Action.AWAIT_DELIVERY: nothing}
+    monkeypatch.setattr(program, "explore", lambda table, bounds: explore(table, bounds, actions=lost))
+
+    assert program.main(["check", *SMALL]) == 1
+    assert "     - prompt(fits)\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "251", "many"])
+def test_a_bound_that_is_none_is_refused(number: str, capsys: pytest.CaptureFixture[str]):
+    """A bound is a number from 1 to what a byte can hold."""
+    with pytest.raises(SystemExit, match="2"):
+        program.main(["check", "--turns", number])
+
+    assert "argument --turns" in capsys.readouterr().err
 
 
 def test_table_prints_the_page(capsys: pytest.CaptureFixture[str]):
@@ -92,7 +117,8 @@ def test_drawing_twice_gives_the_same(tmp_path: Path, no_graphviz: None):
 
 def test_it_runs_as_a_module():
     """`python -m statechart check` ends with the status of the checks."""
-    done = subprocess.run([sys.executable, "-m", "statechart", "check"], capture_output=True, text=True, check=False)
+    program = [sys.executable, "-m", "statechart", "check", *SMALL]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
 
