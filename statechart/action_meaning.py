@@ -13,12 +13,9 @@ from statechart.world import (
     EMPTY,
     GO_ON,
     ILL,
-    IN_FOLLOW_UP,
-    IN_STEERING,
     MANUAL,
     NO_TIMER,
     NOTHING,
-    NOWHERE,
     OVER,
     OVERFLOW,
     OWED,
@@ -69,12 +66,11 @@ def enqueue_follow_up(w: World, pick: Picks) -> None:
 
 
 def unqueue(w: World, pick: Picks) -> None:
-    """One item leaves, or none when the receipt is of one that left before."""
-    where = pick(Free.QUEUE, NOWHERE, IN_FOLLOW_UP)
-    if where == IN_STEERING and w.steering:
+    """One item leaves its queue, or none does, when it is not there any more."""
+    if w.steering and pick(Free.STEERS):
         w.steering -= 1
         w.dropped += 1
-    elif where == IN_FOLLOW_UP and w.follow_up:
+    elif w.follow_up and pick(Free.FOLLOWS):
         w.follow_up -= 1
         w.dropped += 1
 

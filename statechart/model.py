@@ -9,16 +9,17 @@ picked anew whenever they matter, so a promise holds for every policy, and for t
 queue are a number; calls of a batch are numbers by how far they came. A deadline may always come; no deadline is one that
 never does. Events are not modelled, but for `run.finished`.
 
-What ties it. A test plays paths of this model on the real core, and compares after each step everything that is in the
-vector, and each guard that was asked; another follows the real shell through whole runs and finds each of its reports
-among those that `SAYS` allows.
+What ties it. Tests play paths of this model on the real core (to every cell of the table, to states all over the
+exploration, and at random), and compare after each step everything that is in the vector, each guard that was asked, and
+how much was started, said, taken and dropped; a meaning that is changed is found by them. Another test follows the real
+shell through whole runs, and finds each of its reports among those that `SAYS` allows.
 
 What is not tied: that a work reports its end, and that listeners come back (fairness of the world); keys held by calls that
 were abandoned before, for which a ready call may wait as long as they like; which item of a queue, and which call of a
 batch; texts, usage and numbers of messages; more than the bounds.
 
 Instructions for exporters. The state vector is `VECTOR`, one byte each, all 0 at the start but `budget`, which is
-`Bounds.commands`; the leaf is its number in `LEAVES`. The rest of `World` is hidden: set to 0 at the beginning of a step,
+`Bounds.commands`; the leaf, `place`, is its number in `LEAVES`. The rest of `World` is hidden: set to 0 at the beginning of a step,
 in no state. A step is one atomic block: for a fact, `SAYS[fact]` must hold; for `PAID` triggers, budget > 0. Then, in this
 order: (1) walk the cell of the table for (leaf, trigger), asking `GUARDS`; (2) where it ends in a refusal, or a `PAID`
 trigger stays where it is and none of its actions has a meaning (`nothing`), there is no step; (3) what the step uses up

@@ -57,11 +57,11 @@ class Free(StrEnum):
     SHRINKS = "shrinks"  # the summary makes the context smaller
     ALL = "all"  # a drain point takes all items of its queue, not one
     FAILS_RUN = "fails_run"  # the policy, and the event that the listener failed at, fail the run
-    QUEUE = "queue"  # where the item to take out waits: nowhere, in steering, in follow-ups
+    STEERS = "steers"  # the item to take out waits as steering
+    FOLLOWS = "follows"  # or as a follow-up
 
 
-NUMBERS: Final = frozenset({Free.CALLS, Free.STARTED, Free.QUEUE})
-NOWHERE, IN_STEERING, IN_FOLLOW_UP = 0, 1, 2
+NUMBERS: Final = frozenset({Free.CALLS, Free.STARTED})
 EMPTY, ANSWERED, OWED = 0, 1, 2
 UNDECIDED, WELL, ILL = 0, 1, 2
 MANUAL, THRESHOLD, OVERFLOW = 1, 2, 3
