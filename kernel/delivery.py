@@ -108,6 +108,9 @@ class Delivery:
         _drop_after(task, pending.answer)
         try:
             await waiting
+        except asyncio.CancelledError:
+            self._take_failure(pending.event, task)  # it may have failed in the very moment
+            raise
         finally:
             self._waiting = None
             self._inside.discard(task)
@@ -116,13 +119,16 @@ class Delivery:
                 self._abandon(task, pending.event.run_id, "listener", pending.event.type)
         if task.cancelled() and task.cancelling() > 0:
             raise asyncio.CancelledError("a listener was cancelled from outside, and with it the run")
-        error = failure_of(task) if task.done() else None
-        if error is not None:
-            self._fail(pending.event, error)
+        self._take_failure(pending.event, task)
         if self.pending is pending:
             self.pending = self._tell(pending.event, pending.listeners, pending.next)
         if self.pending is None:
             release(self._free)
+
+    def _take_failure(self, event: Event, task: "asyncio.Task[Any]") -> None:
+        error = failure_of(task) if task.done() else None
+        if error is not None:
+            self._fail(event, error)
 
     def free(self) -> Awaitable[None] | None:
         """What to wait for before more is published; None when nothing is in the way."""

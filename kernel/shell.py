@@ -130,7 +130,7 @@ class Shell:
             return None
         if drive.is_dead:
             drive.halt()
-            return None
+            return self.drive  # it is still there where a listener asks who is just being told of this end
         drive.refuse_stranger(f"{name}()")
         return drive
 

@@ -231,6 +231,41 @@ class TestOutsideCancellation:
 
         ended_as_cancelled(stage, play(main()))
 
+    def test_a_listener_that_fails_in_the_same_moment_is_recorded(self) -> None:
+        """A listener that has failed when the run's own task is cancelled is recorded; nobody else would ask its task."""
+        stage, loop = Stage("a"), SimulatedLoop()
+        tasks: list[Any] = []
+
+        async def listener(event: Any) -> None:
+            if event.type == "turn.started":
+                tasks.append(asyncio.current_task())
+                raise ValueError("the listener broke")
+
+        stage.agent.subscribe(listener)
+        with loop.active():
+            run = stage.agent.prompt("Hi")
+            (own,) = loop.unfinished()
+            loop.drain(lambda: tasks and tasks[0].done())
+            own.cancel()
+        loop.shutdown()
+        del tasks[:], own
+        gc.collect()
+        ended_as_cancelled(stage, run)
+        assert [failure.error for failure in stage.agent.subscriber_errors] == ["the listener broke"]
+        assert loop.exceptions == []
+
+    def test_what_a_listener_asks_for_at_this_end_is_told(self) -> None:
+        """A command of a listener that hears of a dead run's end has its event too, and no number is left out."""
+        stage, loop = Stage("a"), SimulatedLoop()
+        stage.on("run.started", lambda: stage.agent.follow_up("later"))
+        with loop.active():
+            run = stage.agent.prompt("Hi")
+            (own,) = loop.unfinished()
+            own.cancel()
+        loop.shutdown()
+        ended_as_cancelled(stage, run)
+        assert "queue.changed" in stage.types
+
     def test_what_a_cancelled_tool_held_is_free(self) -> None:
         """The keys of a call whose task was cancelled from outside do not block the next run."""
         act = Act(body=wait, resources=lambda _: ("file",))
