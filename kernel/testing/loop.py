@@ -54,7 +54,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     Use it whole, with `run_until_complete` (or the function `simulate`), or by hand: inside `active()` call what needs
     a running loop, and between these calls `step`, `advance` or `drain`.
 
-    `steps` counts what ran; `exceptions` holds what was reported to the loop's exception handler.
+    A *choose* that has a method `among` (`TaskChooser`) is told whose steps they are: the task of each, or None for a
+    plain callback. `steps` counts what ran; `exceptions` holds what was reported to the loop's exception handler.
     """
 
     def __init__(self, *, choose: Chooser | None = None, max_steps: int = MAX_STEPS) -> None:
@@ -62,6 +63,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.exceptions: list[dict[str, Any]] = []
         self._choose = choose
+        self._among: Callable[[list[_Owner]], int] | None = getattr(choose, "among", None)
         self._max_steps = max_steps
         self._now = 0.0
         self._queue: deque[tuple[asyncio.Handle, _Owner]] = deque()
@@ -168,6 +170,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def step(self) -> bool:
         """Run one thing that is ready; False when nothing is."""
+        if self.is_running():
+            return self._step()
         with self.active():
             return self._step()
 
@@ -195,7 +199,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def timers(self) -> int:
         """How many timers are set."""
-        return sum(not timer.cancelled() for _, _, timer, _ in self._timers)
+        return len(self.timed())
+
+    def timed(self) -> list[Callable[..., object]]:
+        """What the timers that are set will call."""
+        return [_callback_of(timer) for _, _, timer, _ in self._timers if not timer.cancelled()]
+
+    def stuck(self) -> str:
+        """Who has not ended, and where each of them waits."""
+        return ", ".join(f"{task.get_name()} in {_place_of(task)}" for task in self.unfinished()) or "nobody"
 
     def shutdown(self) -> list[asyncio.Task[Any]]:
         """End the simulation: let what is ready run, cancel what still waits, let it clean up, and close.
@@ -221,7 +233,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _go_on(self) -> None:
         if not self._step() and not self.advance():
-            raise Deadlock(f"nothing can happen any more at {self._now} s; still waiting: {self._stuck()}")
+            raise Deadlock(f"nothing can happen any more at {self._now} s; still waiting: {self.stuck()}")
 
     def _step(self) -> bool:
         while self._queue:
@@ -230,7 +242,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 continue
             self.steps += 1
             if self.steps > self._max_steps:
-                raise Livelock(f"no end after {self._max_steps} steps; still going: {self._stuck()}")
+                raise Livelock(f"no end after {self._max_steps} steps; still going: {self.stuck()}")
             handle._run()
             return True
         return False
@@ -239,7 +251,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if self._choose is None:
             return self._queue.popleft()[0]
         places = self._eligible()
-        place = places[self._choose(len(places))] if len(places) > 1 else places[0]
+        place = places[0]
+        if len(places) > 1:
+            among = self._among
+            owners = [self._queue[place][1] for place in places] if among is not None else []
+            place = places[self._choose(len(places)) if among is None else among(owners)]
         handle, _ = self._queue[place]
         del self._queue[place]
         return handle
@@ -258,9 +274,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._max_steps = self.steps + SHUTDOWN_STEPS
         with suppress(Livelock):
             self.drain(time=time)
-
-    def _stuck(self) -> str:
-        return ", ".join(f"{task.get_name()} in {_place_of(task)}" for task in self.unfinished()) or "nobody"
 
     def _generator_began(self, generator: Any) -> None:
         self._generators[next(self._numbers)] = generator
@@ -286,6 +299,10 @@ def simulate(main: Awaitable[T], *, choose: Chooser | None = None, max_steps: in
 def _owner_of(callback: object) -> _Owner:
     owner = getattr(callback, "__self__", None)
     return owner if isinstance(owner, asyncio.Task) else None
+
+
+def _callback_of(handle: Any) -> Callable[..., object]:
+    return cast(Callable[..., object], handle._callback)  # no other way leads to it
 
 
 def _place_of(task: asyncio.Task[Any]) -> str:
