@@ -31,10 +31,14 @@ def _judged(prepared: CallPrepared, answer: Any) -> CallPrepared:
     if answer is None:
         return prepared
     if isinstance(answer, Block):
-        return CallPrepared(prepared.work, error=answer.reason or "blocked")
+        return CallPrepared(prepared.work, error=_reason(answer.reason))
     if isinstance(answer, str):
-        return CallPrepared(prepared.work, error=answer or "blocked")
+        return CallPrepared(prepared.work, error=_reason(answer))
     raise TypeError(f"before_tool_call must return None, a Block or a reason, not {answer!r}")
+
+
+def _reason(said: str) -> str:
+    return said if said.strip() else "blocked"
 
 
 async def project(

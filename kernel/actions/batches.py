@@ -18,6 +18,7 @@ from kernel.state import Batch, CallStatus, CoreState, HeldCall, OpenCall
 TRUNCATED = "not executed: the response was cut off at the output limit, so its calls may be incomplete; ask again"
 UNEXECUTED = "not executed: the run ended before this call could run"
 INTERRUPTED = "interrupted: the run ended while this call was running; what it did is unknown"
+UNSAID = "failed, and did not say why"
 
 
 def open_batch(state: CoreState, input: Any) -> None:
@@ -149,7 +150,9 @@ def _settle(state: CoreState, input: ToolSettled) -> OpenCall:
     call = _open_call(state, input.work)
     if input.abandoned:
         state.abandoned[input.work] = held_call(state, call)
-    call.content = input.content
+    # A model can't learn from an error that says nothing, and providers refuse empty text.
+    said = not input.is_error or any(block.text.strip() for block in input.content)
+    call.content = input.content if said else (Text(UNSAID),)
     call.is_error = input.is_error
     call.terminate = input.terminate
     call.executed = input.executed

@@ -5,10 +5,16 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+import pytest
+
 from kernel import Agent, Event, Finished, Hooks, KernelConfig, Run, RunResult, tool
 from kernel.dialects import message_summary, project
+from kernel.profiles import CHAPTER_06, CHECKPOINT_09, DEFAULT, PI_0_85
 from kernel.testing import Recorder, ScriptedModel, SimulatedLoop
 from kernel.trace import check
+
+PROFILES = {"default": DEFAULT, "chapter_06": CHAPTER_06, "checkpoint_09": CHECKPOINT_09, "pi": PI_0_85}
+every_profile = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES.keys())
 
 
 def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -116,6 +122,27 @@ def _short(line: dict[str, Any]) -> str:
 
 
 __all__ = [
-    "Agent", "Event", "Finished", "Hooks", "KernelConfig", "Run", "RunResult", "check", "ended", "fail", "heard", "lines",
-    "on", "passing", "phases", "read", "requests", "roles", "simulated", "told", "types",
+    "PROFILES",
+    "Agent",
+    "Event",
+    "Finished",
+    "Hooks",
+    "KernelConfig",
+    "Run",
+    "RunResult",
+    "check",
+    "ended",
+    "every_profile",
+    "fail",
+    "heard",
+    "lines",
+    "on",
+    "passing",
+    "phases",
+    "read",
+    "requests",
+    "roles",
+    "simulated",
+    "told",
+    "types",
 ]  # fmt: skip
