@@ -3,6 +3,9 @@
 import ast
 import doctest
 import pathlib
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,3 +79,36 @@ def test_the_example_runs():
     failed, tried = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS)
     assert tried > 0
     assert failed == 0
+
+
+COMMANDS = re.findall(r"^\.venv/bin/pytest -q (tests/contracts/\S+)$", PAGE.read_text(), re.MULTILINE)
+
+OFFLINE = """
+import sys
+import pytest
+
+def forbid(event, details):
+    if event in ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname"):
+        raise AssertionError(f"the network was asked for: {event} {details}")
+
+sys.addaudithook(forbid)
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]]))
+"""
+"""Runs tests in an interpreter that has no network: what asks for it is refused, wherever the question comes from."""
+
+
+def test_each_command_of_the_page_selects_the_files_of_its_document():
+    """Every file of the contracts but this one is run by one of the commands, and by no other."""
+    root = HERE.parent.parent
+    selected = [path for command in COMMANDS for path in root.glob(command)]
+    assert sorted(selected) == sorted(set(HERE.glob("test_*.py")) - {pathlib.Path(__file__)})
+
+
+def test_the_checkpoints_command_passes_offline():
+    """The focused command runs that document's files, in an interpreter in which whatever asks for the network fails."""
+    (command,) = (each for each in COMMANDS if "checkpoint_09" in each)
+    root = HERE.parent.parent
+    files = sorted(str(path) for path in root.glob(command))
+    done = subprocess.run([sys.executable, "-c", OFFLINE, *files], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert " passed in " in done.stdout
