@@ -214,18 +214,17 @@ WORST = 1 + CHECKPOINT_09.call_limit
 """Messages that an answer which is not known yet may add: itself, and a result for each call that it may have."""
 
 
+def _try_to_steer_now(agent: Agent) -> list[str]:
+    try:
+        agent.steer("left")
+    except MessageLimitError as error:
+        return [error.code]
+    return ["accepted"]
+
+
 def _try_to_steer(agent: Agent, event: str) -> list[str]:
     outcome: list[str] = []
-
-    def steer() -> None:
-        try:
-            agent.steer("left")
-        except MessageLimitError as error:
-            outcome.append(error.code)
-        else:
-            outcome.append("accepted")
-
-    on(agent, event, steer)
+    on(agent, event, lambda: outcome.extend(_try_to_steer_now(agent)))
     return outcome
 
 
@@ -250,6 +249,20 @@ async def test_of_open_calls_only_their_results_are_reserved(left: int, outcome:
     await agent.prompt("Hi")
     assert outcomes == [outcome]
     assert len(agent.messages) <= MESSAGES
+
+
+@pytest.mark.parametrize(("left", "outcome"), [(2, "accepted"), (1, "AGENT_MESSAGE_LIMIT")])
+@simulated
+async def test_a_result_that_is_recorded_is_reserved_for_no_more(left: int, outcome: str):
+    """In a sequential batch the first result is a message when the second call starts: only the second is owed."""
+    calls = [call("A", "read"), call("B", "read")]
+    model = ScriptedModel([calls, say("x"), say("y")])
+    config = _config(message_limit=1 + 1 + len(calls) + left, tool_execution="sequential")
+    agent = Agent(model, tools=[read], config=config)
+    outcomes: list[str] = []
+    on(agent, "tool.started", lambda: outcomes.extend(_try_to_steer_now(agent)), nth=2)
+    await agent.prompt("Hi")
+    assert outcomes == [outcome]
 
 
 @simulated

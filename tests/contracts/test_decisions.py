@@ -105,6 +105,26 @@ async def test_a_cut_message_is_never_sent_to_a_model_again(profile: KernelConfi
     assert requests(agent.state.model)[1:] == [["user:Hi"], ["user:Hi", "assistant:b", "user:more"]]
 
 
+@pytest.mark.parametrize(
+    ("interrupted", "failure", "left"),
+    [
+        ("keep", "synthesize", ["par"]),
+        ("keep", "result_only", ["par"]),
+        ("discard", "synthesize", [""]),
+        ("discard", "result_only", []),
+    ],
+)
+@simulated
+async def test_a_failure_leaves_one_message_at_most(interrupted: Any, failure: Any, left: list[str]):
+    """The message that was cut says the failure where it is kept; else the failure's own does, if there is to be one."""
+    agent, recorder, _ = await _cut(
+        attrs.evolve(DEFAULT, interrupted_message=interrupted, failure_message=failure), "failed"
+    )
+    assert [message.text for message in agent.messages[1:]] == left
+    assert all(message.error == "socket hang up" for message in agent.messages[1:])
+    assert [event.message.text for event in recorder.of("message.ended") if event.kept] == left
+
+
 @every_profile
 @simulated
 async def test_a_cancel_before_anything_was_said_leaves_no_message(profile: KernelConfig):

@@ -63,6 +63,24 @@ async def test_l5_queues_may_be_drained_at_once():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("queue", ["steering", "follow_up"])
+@simulated
+async def test_l5_each_queue_has_its_own_mode(queue: str):
+    """One may be emptied at once while the other gives one message at a boundary."""
+    agent = pi_agent(say("1"), say("2"), say("3"), **{f"{queue}_mode": "all"})
+    _queue_all(agent)
+    said, _ = await said_by(agent, "go")
+    if queue == "steering":
+        turns = [[*user("S1"), *user("S2")], user("F1"), user("F2")]
+    else:
+        turns = [user("S1"), user("S2"), [*user("F1"), *user("F2")]]
+    first, second, third = turns
+    assert said == [
+        *BEGIN, *user("go"), *first, *answer("1"), "turn_start", *second, *answer("2"), "turn_start", *third,
+        *answer("3"), *END,
+    ]  # fmt: skip
+
+
 # ---- owners and listeners ----
 
 
