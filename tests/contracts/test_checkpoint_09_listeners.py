@@ -5,6 +5,7 @@ import gc
 import weakref
 from typing import Any
 
+import attrs
 import pytest
 
 from kernel import Finished, Run, TextDelta, UserMessage, tool
@@ -163,6 +164,21 @@ async def test_promises_of_subscribers_are_not_awaited():
     assert (loop.time(), done, agent.is_running) == (0, [], False)
     await passing(3601)
     assert done == recorder.types
+
+
+@pytest.mark.parametrize("policy", ["record", "fail_run"])
+@simulated
+async def test_a_promise_that_is_rejected_in_the_next_run_is_of_its_own(policy: Any):
+    """The failure is recorded for the run that was told of; the run that goes then neither fails nor tells of it."""
+    agent = Agent(
+        ScriptedModel([say("a"), [lambda: passing(5), "b"]]), config=attrs.evolve(CHECKPOINT_09, subscriber_failure=policy)
+    )
+    unsubscribe = agent.subscribe(_at("run.started", _reject))
+    first = await agent.prompt("1")
+    unsubscribe()
+    recorder, second = await told(agent, "2")
+    assert [each.run_id for each in agent.subscriber_errors] == [first.run_id]
+    assert (second.status, recorder.of("subscriber.failed")) == ("completed", [])
 
 
 @simulated

@@ -134,6 +134,17 @@ async def test_a_cancel_before_anything_was_said_leaves_no_message(profile: Kern
 
 
 @every_profile
+@both_ends
+@simulated
+async def test_an_answer_that_had_only_called_leaves_no_empty_message(profile: KernelConfig, end: str):
+    """Without its calls nothing is left to keep; a failure leaves what it leaves when nothing had been said."""
+    agent, _, result = await _cut(profile, end, [call("A", "read")])
+    failure = end == "failed" and profile is not CHECKPOINT_09
+    assert roles(agent.messages) == ["user:Hi", *(["assistant:"] if failure else [])]
+    assert [each.id for each in result.partial.calls] == ["A"]
+
+
+@every_profile
 @simulated
 async def test_a_failure_before_anything_was_said_leaves_what_the_policy_says(profile: KernelConfig):
     """A message without text whose error is the failure's, or nothing."""

@@ -106,6 +106,39 @@ async def test_a_listener_that_fails_outside_a_turn_opens_one_more(profile: Kern
 
 @failing_runs
 @simulated
+async def test_a_listener_that_fails_at_the_cap_leaves_no_message(profile: KernelConfig):
+    """Where the transcript has no room for the failure's message there is none, and no turn for it."""
+    agent = _agent(profile, say("a"), message_limit=2)
+    _fails_at(agent, "turn.ended")
+    _, result = await told(agent)
+    assert (result.status, result.turns, str(result.error)) == ("failed", 1, "hook boom")
+    assert roles(agent.messages) == ["user:Hi", "assistant:a"]
+
+
+@failing_runs
+@simulated
+async def test_a_listener_that_fails_after_a_cancel_does_not_undo_it(profile: KernelConfig):
+    """Who cancelled decides the outcome, at each of the events that follow."""
+    for nth in (1, 2, 3, 4):
+        agent = _agent(profile, say("a"))
+        after: list[str] = []
+
+        def listener(event: Event, agent: Agent = agent, after: list[str] = after, nth: int = nth) -> None:
+            if event.type == "message.updated":
+                agent.cancel("enough")
+            elif agent.phase in ("cancelling", "settling"):
+                after.append(event.type)
+                if len(after) == nth:
+                    _boom()
+
+        agent.subscribe(listener)
+        _, result = await told(agent)
+        assert (result.status, result.reason) == ("cancelled", "enough")
+        assert len(agent.subscriber_errors) == 1
+
+
+@failing_runs
+@simulated
 async def test_a_listener_that_fails_in_a_turn_has_its_message_there(profile: KernelConfig):
     """No other turn is opened."""
     agent = _agent(profile, ["a", call("A", "read")])
