@@ -47,7 +47,10 @@ def play(
     try:
         with loop.active(), _fixed_chance():
             stage = Stage(scenario, settings_of(scenario, PROFILE_OF[dialect]), dialect, tell, journal)
-            loop.run_until_complete(stage.perform())
+            try:
+                loop.run_until_complete(stage.perform())
+            finally:
+                stage.close()  # what the end of the loop does to a run that is stuck is no part of the scenario
     finally:
         loop.shutdown()
 
@@ -109,6 +112,10 @@ class Stage:
         for step in self._scenario.drive:
             await self._drive(step)
         self._tell(self._final())
+        self.close()
+
+    def close(self) -> None:
+        """Tell nothing more."""
         self._over = True
 
     async def _drive(self, step: Drive) -> None:

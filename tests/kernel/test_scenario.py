@@ -187,6 +187,22 @@ def test_a_deadlock_has_its_own_status(tmp_path: Path, capsys: pytest.CaptureFix
     assert "nothing can happen any more" in said.err
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"subscribers": [{"slow": "never"}]},
+        {"tools": [{"name": "t", "script": [{"wait": "never"}]}], "model": [[{"call": {"id": "c1", "name": "t"}}]]},
+        {"hooks": {"transform_context": {"wait": "never"}}},
+    ],
+    ids=["listener", "tool", "hook"],
+)
+def test_a_deadlock_ends_what_is_told(data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the end of the loop does to a run that is stuck is no part of the scenario: no line tells that the run ended."""
+    assert main([write(tmp_path, {**data, "drive": [{"prompt": "Hi"}]})]) == 3
+    told = [json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()]
+    assert not {"turn.ended", "run.finished"}.intersection(told)
+
+
 def test_a_profile_comes_from_the_dialect_or_from_the_scenario() -> None:
     """A dialect brings its profile, and a scenario that names one has the last word."""
     model = [[{"text": "par"}, {"fail": {"message": "boom"}}]]
