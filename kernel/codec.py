@@ -8,6 +8,7 @@ Reading is strict, since what was read by guessing would be replayed as if it ha
 that has a default, no other is, and nothing is converted (an integer may stand for a float, as in Python).
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final, Literal, Union, final, get_args, get_origin
 
@@ -15,7 +16,7 @@ import attrs
 from attrs import frozen
 from cattrs import BaseValidationError, ForbiddenExtraKeysError, transform_error
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
-from cattrs.preconf.msgspec import make_converter
+from cattrs.preconf.msgspec import MsgspecJsonConverter, make_converter
 from cattrs.strategies import configure_tagged_union
 
 from kernel import events, inputs, messages
@@ -67,57 +68,7 @@ class Codec:
 
     def __init__(self, setup: Setup | None = None) -> None:
         self._setup = setup
-        self._converter = converter = make_converter(forbid_extra_keys=True)
-        for kind in (str, int, bool):
-            converter.register_structure_hook(kind, _only(kind))
-        converter.register_structure_hook(float, _number)
-        converter.register_structure_hook(FrozenDict, _object)
-        converter.register_structure_hook(Any, lambda value, _: freeze(value))
-        converter.register_unstructure_hook(FrozenDict, exact)
-        converter.register_structure_hook_factory(_is_tuple, self._sequence)
-        converter.register_structure_hook_factory(attrs.has, self._whole)
-        converter.register_unstructure_hook(Setup, self.dump_setup)
-        converter.register_structure_hook(Setup, lambda value, _: self.load_setup(value))
-        converter.register_unstructure_hook(
-            Failure, make_dict_unstructure_fn(Failure, converter, cause=override(omit=True))
-        )
-        data = override(unstruct_hook=exact)
-        converter.register_unstructure_hook(
-            messages.CustomMessage, make_dict_unstructure_fn(messages.CustomMessage, converter, data=data)
-        )
-        for union in (_CONTENT, messages.InputMessage, messages.Message, messages.Part, _INPUTS, _EVENTS):
-            configure_tagged_union(union, converter, tag_name=_TAG)
-
-    def _whole(self, kind: Any) -> Callable[[Any, Any], Any]:
-        """Reads a class of which each field must be there."""
-        omitted: dict[str, Any] = {"cause": override(omit=True)} if kind is Failure else {}
-        names = {field.name for field in attrs.fields(kind) if field.init} - omitted.keys()
-        # The fields' types may be names still, where annotations are text.
-        take = make_dict_structure_fn(attrs.resolve_types(kind), self._converter, **omitted)
-
-        def structure(value: Any, _: Any) -> Any:
-            _object(value, kind)
-            if missing := sorted(names - value.keys()):
-                raise ValueError(f"{kind.__name__} has no {', '.join(missing)}")
-            return take(value, kind)
-
-        return structure
-
-    def _sequence(self, kind: Any) -> Callable[[Any, Any], Any]:
-        """Reads a tuple from a list: of any length with `...`, else of just these."""
-        items = get_args(kind)
-        hooks = [self._converter.get_structure_hook(item) for item in items if item is not ...]
-
-        def structure(value: Any, _: Any) -> Any:
-            if not isinstance(value, list):
-                raise TypeError(f"{value!r} is no list")
-            if items[-1] is ...:
-                return tuple(hooks[0](item, items[0]) for item in value)
-            if len(value) != len(hooks):
-                raise ValueError(f"{value!r} does not have {len(hooks)} items")
-            return tuple(hook(item, of) for hook, item, of in zip(hooks, value, items, strict=True))
-
-        return structure
+        self._converter = _converter()
 
     def dump_input(self, input: inputs.Input) -> dict[str, Any]:
         """*input* as plain data."""
@@ -125,7 +76,8 @@ class Codec:
 
     def load_input(self, data: Any) -> inputs.Input:
         """The opposite of `dump_input`."""
-        return self._converter.structure(data, _INPUTS)  # type: ignore[no-any-return]
+        input = self._converter.structure(data, _INPUTS)
+        return inputs.Configure(self._equipped(input.setup)) if type(input) is inputs.Configure else input
 
     def dump_event(self, event: events.Event) -> dict[str, Any]:
         """*event* as plain data."""
@@ -145,21 +97,21 @@ class Codec:
 
     def dump_setup(self, setup: Setup) -> dict[str, Any]:
         """What *setup* says of its model and tools, as plain data."""
-        tools = tuple(_WrittenTool(*(getattr(tool, name) for name in _TOOL_FIELDS)) for tool in setup.tools.values())
-        written = _WrittenSetup(setup.system_prompt, setup.reasoning_effort, setup.context_window, tools)
-        return self._converter.unstructure(written)  # type: ignore[no-any-return]
+        return self._converter.unstructure(setup)  # type: ignore[no-any-return]
 
     def load_setup(self, data: Any) -> Setup:
         """The opposite of `dump_setup`."""
-        said, setup = self._converter.structure(data, _WrittenSetup), self._setup
-        written = {tool.name: _inert_tool(tool) for tool in said.tools}
-        if setup is not None:
-            unknown = [name for name in written if name not in setup.tools]
-            if unknown:
-                raise ValueError(f"the configuration names tools that the setup does not have: {', '.join(unknown)}")
-            written = {name: setup.tools[name] for name in written}
-        model, stream = (None, _inert) if setup is None else (setup.model, setup.stream)
-        return Setup(model, stream, written, said.system_prompt, said.reasoning_effort, said.context_window)
+        return self._equipped(self._converter.structure(data, Setup))
+
+    def _equipped(self, said: Setup) -> Setup:
+        """What was read, with the model and the tools of the reader's setup."""
+        setup = self._setup
+        if setup is None:
+            return said
+        if unknown := [name for name in said.tools if name not in setup.tools]:
+            raise ValueError(f"the configuration names tools that the setup does not have: {', '.join(unknown)}")
+        tools = {name: setup.tools[name] for name in said.tools}
+        return attrs.evolve(said, model=setup.model, stream=setup.stream, tools=tools)
 
     def dump_config(self, config: KernelConfig) -> dict[str, Any]:
         """A configuration as plain data."""
@@ -170,7 +122,60 @@ class Codec:
         return self._converter.structure(data, KernelConfig)
 
 
-_TOOL_FIELDS: Final = tuple(field.name for field in attrs.fields(_WrittenTool))
+@functools.cache
+def _converter() -> MsgspecJsonConverter:
+    """What all codecs share: making it takes some hundredths of a second."""
+    made = make_converter(forbid_extra_keys=True)
+    for kind in (str, int, bool):
+        made.register_structure_hook(kind, _only(kind))
+    made.register_structure_hook(float, _number)
+    made.register_structure_hook(FrozenDict, _object)
+    made.register_structure_hook(Any, lambda value, _: freeze(value))
+    made.register_unstructure_hook(FrozenDict, exact)
+    made.register_structure_hook_factory(_is_tuple, functools.partial(_sequence, made))
+    made.register_structure_hook_factory(attrs.has, functools.partial(_whole, made))
+    made.register_unstructure_hook(Setup, lambda setup: made.unstructure(_written(setup)))
+    made.register_structure_hook(Setup, lambda value, _: _inert_setup(made.structure(value, _WrittenSetup)))
+    made.register_unstructure_hook(Failure, make_dict_unstructure_fn(Failure, made, cause=override(omit=True)))
+    data = override(unstruct_hook=exact)
+    made.register_unstructure_hook(
+        messages.CustomMessage, make_dict_unstructure_fn(messages.CustomMessage, made, data=data)
+    )
+    for union in (_CONTENT, messages.InputMessage, messages.Message, messages.Part, _INPUTS, _EVENTS):
+        configure_tagged_union(union, made, tag_name=_TAG)
+    return made
+
+
+def _whole(converter: MsgspecJsonConverter, kind: Any) -> Callable[[Any, Any], Any]:
+    """Reads a class of which each field must be there."""
+    omitted: dict[str, Any] = {"cause": override(omit=True)} if kind is Failure else {}
+    names = {field.name for field in attrs.fields(kind) if field.init} - omitted.keys()
+    take = make_dict_structure_fn(kind, converter, **omitted)
+
+    def structure(value: Any, _: Any) -> Any:
+        _object(value, kind)
+        if missing := sorted(names - value.keys()):
+            raise ValueError(f"{kind.__name__} has no {', '.join(missing)}")
+        return take(value, kind)
+
+    return structure
+
+
+def _sequence(converter: MsgspecJsonConverter, kind: Any) -> Callable[[Any, Any], Any]:
+    """Reads a tuple from a list: of any length with `...`, else of just these."""
+    items = get_args(kind)
+    hooks = [converter.get_structure_hook(item) for item in items if item is not ...]
+
+    def structure(value: Any, _: Any) -> Any:
+        if not isinstance(value, list):
+            raise TypeError(f"{value!r} is no list")
+        if items[-1] is ...:
+            return tuple(hooks[0](item, items[0]) for item in value)
+        if len(value) != len(hooks):
+            raise ValueError(f"{value!r} does not have {len(hooks)} items")
+        return tuple(hook(item, of) for hook, item, of in zip(hooks, value, items, strict=True))
+
+    return structure
 
 
 def explain(error: BaseException) -> str:
@@ -213,10 +218,22 @@ def _object(value: Any, _: Any) -> Any:
     return freeze(value)
 
 
-def _inert_tool(tool: _WrittenTool) -> ToolSpec:
-    return ToolSpec(
-        tool.name, tool.description, tool.parameters, _inert, _inert, tool.mode, tool.timeout, replay=tool.replay
+def _written(setup: Setup) -> _WrittenSetup:
+    tools = tuple(
+        _WrittenTool(tool.name, tool.description, tool.parameters, tool.mode, tool.timeout, tool.replay)
+        for tool in setup.tools.values()
     )
+    return _WrittenSetup(setup.system_prompt, setup.reasoning_effort, setup.context_window, tools)
+
+
+def _inert_setup(said: _WrittenSetup) -> Setup:
+    tools = {
+        tool.name: ToolSpec(
+            tool.name, tool.description, tool.parameters, _inert, _inert, tool.mode, tool.timeout, replay=tool.replay
+        )
+        for tool in said.tools
+    }
+    return Setup(None, _inert, tools, said.system_prompt, said.reasoning_effort, said.context_window)
 
 
 def _inert(*_: Any) -> Any:

@@ -62,6 +62,6 @@ def _each_text(data: Any, pattern: re.Pattern[str], instead: str) -> Any:
         return pattern.sub(instead, data)
     if isinstance(data, dict):
         return {pattern.sub(instead, key): _each_text(item, pattern, instead) for key, item in data.items()}
-    if isinstance(data, list):
+    if isinstance(data, (list, tuple)):
         return [_each_text(item, pattern, instead) for item in data]
     return data

@@ -5,6 +5,7 @@ next one or changed: the guarantee and the place, or that the stream is still ri
 by hand, and share no code with the rules.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -226,10 +227,10 @@ _TWICE: dict[str, Callable[[list[Line], int, Line], Any]] = {
 
 def swapped(lines: list[Line]) -> Iterator[Mutant]:
     """Each two neighbours the other way round, as far as the table says what that means."""
-    for place, (line, after) in enumerate(zip(lines, lines[1:], strict=False)):
+    for place, (line, after) in enumerate(itertools.pairwise(lines)):
         pair = (kind(line), kind(after))
         if pair in _THE_OTHER_WAY:
-            mutant = lines[:place] + [after, line] + lines[place + 2 :]
+            mutant = [*lines[:place], after, line, *lines[place + 2 :]]
             due = _THE_OTHER_WAY[pair](lines, place, line)
             if due != "unsaid":
                 yield Mutant(numbered(mutant), f"{place} after {after}: {line}", due)
@@ -323,7 +324,7 @@ def changed(lines: list[Line]) -> Iterator[Mutant]:
         for row, change in enumerate(CHANGES):
             if change.kind in (kind(line), "*") and change.when(lines, place):
                 altered = {**line, **change.alter(line)}
-                mutant = lines[:place] + [altered] + lines[place + 1 :]
+                mutant = [*lines[:place], altered, *lines[place + 1 :]]
                 due = (change.guarantee, change.where(lines, place))
                 yield Mutant(mutant, f"row {row}, {place}: {line} became {altered}", due)
 

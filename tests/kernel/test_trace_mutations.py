@@ -135,8 +135,17 @@ def test_what_is_no_event_is_refused(path: pathlib.Path) -> None:
     for place, line in enumerate(lines):
         for word in line:
             for value in (None, [1], {}, -1, "zz", ...):
-                altered = {key: said for key, said in line.items() if key != word} if value is ... else {**line, word: value}
-                try:
-                    breaches_of_lines(lines[:place] + [altered] + lines[place + 1 :])
-                except NotAnEventError as error:
-                    assert error.place == place
+                altered = (
+                    {key: said for key, said in line.items() if key != word} if value is ... else {**line, word: value}
+                )
+                damaged = [*lines[:place], altered, *lines[place + 1 :]]
+                assert refused_at(damaged) in (None, place)
+
+
+def refused_at(lines: list[Line]) -> int | None:
+    """The place of the line that was refused as no event; None when there is none."""
+    try:
+        breaches_of_lines(lines)
+    except NotAnEventError as error:
+        return error.place
+    return None

@@ -98,6 +98,7 @@ class AgentMachine(RuleBasedStateMachine):
     """Random commands at a real agent."""
 
     shuffled = False
+    journal: Callable[[str], object] | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,6 +138,7 @@ class AgentMachine(RuleBasedStateMachine):
                 hooks=Hooks(**{name: getattr(world, name) for name in hooks}),
                 config=chosen,
                 compactor=world,
+                journal=self.journal,
             )
             world.agent.subscribe(SeeingRecorder(world))
         COVERAGE.watch(world.agent)
