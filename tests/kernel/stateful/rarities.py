@@ -107,6 +107,17 @@ def runs_out_of_time_while_it_cancels(machine: AgentMachine) -> None:
     machine.settle(b"")
 
 
+def speaks_late_in_the_next_run(machine: AgentMachine) -> None:
+    """A deaf tool that was given up goes on when the next run waits for its model."""
+    stuck_in_a_tool(machine)
+    machine.cancel(None, False, 0)
+    machine.settle(b"")
+    machine.prompt(0, bytes([0, 0, 0, 32]), 0)
+    machine.go_on(until=lambda: machine.world.agent.state.is_streaming)
+    machine.release()
+    machine.settle(b"")
+
+
 PLAYS: Final[tuple[tuple[Play, dict[str, Any]], ...]] = (
     (steers_at_the_last_poll, {}),
     (steers_at_the_last_poll, {"max_turns": 1}),
@@ -122,6 +133,7 @@ PLAYS: Final[tuple[tuple[Play, dict[str, Any]], ...]] = (
     (closes_while_it_cancels, {}),
     (dies_while_it_cancels, {}),
     (runs_out_of_time_while_it_cancels, {"run_deadline": 6.0}),
+    (speaks_late_in_the_next_run, {}),
 )
 
 

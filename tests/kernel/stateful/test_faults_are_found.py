@@ -165,7 +165,7 @@ FAULTS: Final[dict[Callable[[Plant], None], str]] = {
     a_run_finishes_twice: "run.finished",
     listeners_hear_first: "G12",
     snapshots_grow: "g14_snapshots_never_change",
-    cut_messages_are_sent: "a cut message|a custom message|sent were",
+    cut_messages_are_sent: "a cut message|a custom message|sent were|continue_ in idle",  # a cut tail then blocks, too
     follow_ups_push_in: "g6_",
     retries_never_end: "g9_attempts_are_bounded",
     keys_are_not_held: "at the same time",
