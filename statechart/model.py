@@ -19,13 +19,13 @@ were abandoned before, for which a ready call may wait as long as they like; whi
 batch; texts, usage and numbers of messages; more than the bounds.
 
 Instructions for exporters. The state vector is `VECTOR`, one byte each, all 0 at the start but `budget`, which is
-`Bounds.commands`; the leaf, `place`, is its number in `LEAVES`. The rest of `World` is hidden: set to 0 at the beginning of a step,
-in no state. A step is one atomic block: for a fact, `SAYS[fact]` must hold; for `PAID` triggers, budget > 0. Then, in this
-order: (1) walk the cell of the table for (leaf, trigger), asking `GUARDS`; (2) where it ends in a refusal, or a `PAID`
-trigger stays where it is and none of its actions has a meaning (`nothing`), there is no step; (3) what the step uses up
-(`USES`; one of the budget for `PAID`); (4) set the leaf; (5) the actions in their order; (6) `forget`. A pick is a
-choice from low to high among what its place says; one picked twice in a step is picked once. The trigger is known where the
-code is made, so `RELEASE_WORK`, `START_COMPACTION` and `BATCH_OVER` become one case each.
+`Bounds.commands`; the leaf, `place`, is its number in `LEAVES`. The rest of `World` is hidden: set to 0 at the beginning of
+a step, in no state. A step is one atomic block: for a fact, `SAYS[fact]` must hold; for `PAID` triggers, budget > 0. Then,
+in this order: (1) walk the cell of the table for (leaf, trigger), asking `GUARDS`; (2) where it ends in a refusal, or where
+a `PAID` trigger stays in its leaf and none of its actions has a meaning (all are `nothing`), there is no step; (3) what the
+step uses up (`USES`; one of the budget for `PAID`); (4) set the leaf; (5) the actions in their order; (6) `forget`. A pick
+is a choice from low to high among what its place says; one that is picked twice in a step is picked once. The trigger is
+known where the code is made, so `RELEASE_WORK`, `START_COMPACTION` and `BATCH_OVER` become one case each.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -200,7 +200,7 @@ class Player:
         if any(told.get(free) for free in (Free.COMPACTABLE, Free.DUE, Free.OVERFLOW)) and not state.transcript.cut(1):
             state.transcript = Transcript([*turns(3), *state.transcript.messages])
         if Free.DUE in told:
-            state.context_tokens = 11 if told[Free.DUE] else None
+            state.context_tokens = 0
         if Free.STARTED in told:
             self._lay_keys(told[Free.STARTED])
 
@@ -219,7 +219,7 @@ class Player:
             return TimerDue(state.live.timers[trigger])
         if trigger is Fact.ADVANCE:
             self.heard = self.token
-            return Advance(self.token)
+            return Advance(self.token, 11 if told.get(Free.DUE) else 0)
         make = INPUTS[trigger]
         return make(self, told)
 
