@@ -76,7 +76,7 @@ FAULTS: Final[list[Callable[[Patch], None]]] = [
 
 
 @pytest.mark.parametrize("plant", FAULTS, ids=lambda plant: plant.__name__)
-def test_a_planted_fault_is_found(plant: Callable[[Patch], None], pi: Pi, said: list[str]) -> None:
+def test_a_planted_fault_is_found(plant: Callable[[Patch], None], pi: Pi, say: Callable[[str], None]) -> None:
     """One of the first scenarios differs, and none does when the fault is out again."""
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
@@ -85,4 +85,4 @@ def test_a_planted_fault_is_found(plant: Callable[[Patch], None], pi: Pi, said: 
     core.bound_table.cache_clear()
     assert found, f"{CHUNK} scenarios do not see {plant.__name__}"
     assert not any(differs(scenario_of(seed), pi) for seed in found)
-    said.append(f"planted fault {plant.__name__}: seen by {len(found)} of {CHUNK} scenarios")
+    say(f"planted fault {plant.__name__}: seen by {len(found)} of {CHUNK} scenarios")

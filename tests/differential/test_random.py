@@ -3,6 +3,7 @@
 import json
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -72,12 +73,12 @@ def test_random_scenarios_give_the_same_lines(chunk: int, pi: Pi, tally: Tally) 
     tally.seconds += time.perf_counter() - start
 
 
-def test_no_rule_takes_more_than_its_share(pi: Pi, tally: Tally, said: list[str]) -> None:
+def test_no_rule_takes_more_than_its_share(pi: Pi, tally: Tally, say: Callable[[str], None]) -> None:
     """Enough scenarios were compared to their end, and each rule applied, but to no more of them than it may cut short."""
     counts = tally.counts
     if counts["scenarios"] < COUNT:
         pytest.skip("not all chunks were played")
-    said.append(
+    say(
         f"{counts['scenarios']} random scenarios in {tally.seconds:.0f} s, {counts['compared']} of {counts['lines']} lines "
         f"compared; {counts['whole']} to their end, {counts['unruled']} with no rule at all; {counts['stuck']} wait "
         f"in vain at the end, on both; {counts['tool_execution_end']} have tools"
@@ -85,7 +86,7 @@ def test_no_rule_takes_more_than_its_share(pi: Pi, tally: Tally, said: list[str]
     for rule in RULES:
         applied, cut = tally.rules[rule.name], tally.cuts[rule.name]
         limit = f", cut short {cut / COUNT:.1%} (at most {rule.share:.0%})" if rule.cut else ""
-        said.append(f"  {rule.name}: {applied}{limit}")
+        say(f"  {rule.name}: {applied}{limit}")
         assert applied > 0 or not (rule.rewrite or rule.cut), f"no random scenario shows {rule.name!r}"
         assert cut <= rule.share * COUNT or not rule.cut, f"{rule.name!r} cuts {cut} of {COUNT} scenarios short"
     assert counts["whole"] >= max(500, 0.6 * COUNT)

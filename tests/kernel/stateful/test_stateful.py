@@ -35,7 +35,7 @@ SOMETIMES: Final = (
 """What the examples must have come across: a generator that lost its way would otherwise pass in silence."""
 
 
-def test_the_agent_keeps_its_promises(examples, record_property):
+def test_the_agent_keeps_its_promises(examples, say):
     """No order of commands, answers, failures and delays breaks a guarantee; all that is interesting was tried, and every
     row of the lifecycle was taken.
     """
@@ -43,12 +43,12 @@ def test_the_agent_keeps_its_promises(examples, record_property):
     run_state_machine_as_test(AgentMachine, settings=examples(700))
     for program, config in PLAYS:
         play(program, config)
-    record_property("covered", f"700 examples, {COVERAGE.report()}")
+    say(f"stateful: 700 examples, {len(PLAYS)} programs, {len(SOMETIMES)} situations; {COVERAGE.report()}")
     assert not [situation for situation in SOMETIMES if not SITUATIONS[situation]]
     assert COVERAGE.missing_rows() == []
 
 
-def test_for_as_long_as_one_likes(request, record_property):
+def test_for_as_long_as_one_likes(request, say):
     """With `--long 60`: an hour of new examples, longer ones, on both kinds of loop."""
     minutes = request.config.getoption("--long")
     if not minutes:
@@ -59,7 +59,7 @@ def test_for_as_long_as_one_likes(request, record_property):
         for machine in (AgentMachine, ShuffledMachine):
             run_state_machine_as_test(machine, settings=longer)
         count += 400
-    record_property("covered", f"{count} examples, {COVERAGE.report()}")
+    say(f"stateful, {minutes} minutes: {count} examples; {COVERAGE.report()}")
 
 
 def test_promises_do_not_lean_on_the_order_of_tasks(examples):
