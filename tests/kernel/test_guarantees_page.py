@@ -4,14 +4,14 @@ import pathlib
 
 import pytest
 
-from kernel.trace import conversation, lifecycle, structure
+from kernel import trace
 from tests.kernel.planted.clauses import GUARANTEES
 from tests.kernel.planted.page import table
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()
 SECTIONS = {text.partition(":")[0]: text for text in PAGE.split("\n## ")[1:]}
-RULES = [name for room in (structure, conversation, lifecycle) for name in vars(room) if name[0] == "g" and "_" in name]
+RULES = [rule.__name__ for rule in trace.RULES]
 
 
 def test_each_guarantee_has_its_section() -> None:
