@@ -44,6 +44,7 @@ from kernel.trace.words import NotAnEventError, fault_of
 __all__ = ["Breach", "NotAnEventError", "breaches_of_lines", "check"]
 
 RULES = structure.RULES + conversation.RULES + queues.RULES + lifecycle.RULES
+RULES_ACROSS_RUNS = (lifecycle.g8_only_an_ended_call_is_late,)
 
 
 def check(events: Iterable[Event], *, whole: bool = True) -> list[Breach]:
@@ -72,7 +73,7 @@ def breaches_of_lines(lines: Iterable[Line], *, whole: bool = True) -> list[Brea
     found = [Breach("G1", line.get("sequence", -1), f"{line['type']} outside a run", line["place"]) for line in loose]
     found += _ends(runs, whole)
     found += (breach for run in runs for rule in RULES for breach in rule(run))
-    found += lifecycle.g8_only_an_ended_call_is_late(stream)
+    found += (breach for rule in RULES_ACROSS_RUNS for breach in rule(stream))
     return sorted(found, key=lambda breach: breach.place)
 
 

@@ -11,7 +11,7 @@ from tests.kernel.planted.page import table
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "guarantees.md").read_text()
 SECTIONS = {text.partition(":")[0]: text for text in PAGE.split("\n## ")[1:]}
-RULES = [rule.__name__ for rule in trace.RULES]
+RULES = [rule.__name__ for rule in (*trace.RULES, *trace.RULES_ACROSS_RUNS)]
 
 
 def test_each_guarantee_has_its_section() -> None:
