@@ -304,6 +304,43 @@ _THE_OTHER_WAY: dict[tuple[str, str], Callable[[list[Line], int, Line], Any]] = 
 }  # fmt: skip
 
 
+# ---- more than one event at a time ----
+
+
+def rearranged(lines: list[Line]) -> Iterator[Mutant]:
+    """Whole results left out, doubled and swapped; a compaction amid open calls; a follow-up before waiting steering."""
+    for place, line in enumerate(lines):
+        rest = lines[place + 2 :]
+        if kind(line) == "message.started" and line["role"] == "tool" and not _shares_its_id(lines, place):
+            due = first(lines, place + 2, "message.started", "message.accepted", "turn.ended") - 2
+            yield Mutant(numbered([*lines[:place], *rest]), f"without the result {place}", ("G4", due))
+            yield Mutant(numbered([*lines[: place + 2], *lines[place:]]), f"twice the result {place}", ("G4", place + 2))
+            if rest and kind(rest[0]) == "message.started" and rest[0]["role"] == "tool":
+                other = [*lines[:place], *rest[:2], *lines[place : place + 2], *rest[2:]]
+                yield Mutant(numbered(other), f"the result {place} after the next", ("G4", place))
+        if kind(line) == "message.ended" and line.get("calls"):
+            started = {"type": "compaction.started", "sequence": 0, "reason": "threshold"}
+            amid = [started, {"type": "compaction.ended", "sequence": 0, "outcome": "compacted"}]
+            mutant = [*lines[: place + 1], *amid, *lines[place + 1 :]]
+            yield Mutant(numbered(mutant), f"a compaction after {place}", ("G10", place + 1))
+        if kind(line) == "queue.changed" and line["follow_up"] and _is_one_steered_later(lines, place):
+            changed = {"steering": [lines[place + 1]["text"], *line["steering"]], "follow_up": line["follow_up"][1:]}
+            instead = [line | changed, lines[place + 1] | {"origin": "follow_up", "text": line["follow_up"][0]}]
+            yield Mutant([*lines[:place], *instead, *rest], f"a follow-up before steering {place}", ("G6", place + 1))
+
+
+def _shares_its_id(lines: list[Line], place: int) -> bool:
+    calls = next((each["calls"] for each in reversed(lines[:place]) if each.get("calls")), [])
+    return calls.count(lines[place]["id"]) > 1
+
+
+def _is_one_steered_later(lines: list[Line], place: int) -> bool:
+    """Whether one steering message enters here, in a turn that is not the first."""
+    origins = [line.get("origin") for line in lines[place + 1 : place + 3]]
+    turns = sum(kind(line) == "turn.started" for line in run_around(lines, place))
+    return origins[:1] == ["steering"] and None in origins[1:] and turns > 1
+
+
 # ---- changed ----
 
 

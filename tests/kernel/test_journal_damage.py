@@ -78,6 +78,7 @@ DAMAGES: dict[str, tuple[Damage, int]] = {
     "moved": (lambda lines, at: [*lines[:at], lines[at + 1], lines[at], *lines[at + 2 :]], 0),
     "blank before it": (lambda lines, at: [*lines[:at], "\n", *lines[at:]], 0),
     "rubbish": (lambda lines, at: [*lines[:at], b"\xff\xfe\0\x01\n", *lines[at + 1 :]], 0),
+    "torn": (lambda lines, at: [*lines[:at], lines[at][:-3], *lines[at + 1 :]], 0),
     "cut short": (lambda lines, at: [*lines[:at], lines[at][:-3] + "\n", *lines[at + 1 :]], 0),
     "another line in it": (lambda lines, at: [*lines[:at], lines[at][:9] + lines[at], *lines[at + 1 :]], 0),
     "no object": (lambda lines, at: [*lines[:at], "[1]\n", *lines[at + 1 :]], 0),
