@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+import attrs
 import pytest
 
 from kernel import Agent, KernelConfig, ToolCall, tool
@@ -202,10 +203,82 @@ class TestCheck:
 
         assert command(["check", str(path)]) == 0
 
-    def test_rubbish_is_refused_with_its_line(self, tmp_path: pathlib.Path, capsys):
+    def test_the_first_breach_comes_first_with_its_line(self, tmp_path: pathlib.Path, capsys):
+        """What is printed first is the first event that breaks a guarantee, where it stands in the file."""
+        path = self.lines("parallel-tools-complete-out-of-order", tmp_path)
+        lines = path.read_text().splitlines(keepends=True)
+        place = next(place for place, line in enumerate(lines) if '"turn.ended"' in line)
+        path.write_text("\n" + "".join([*lines[:place], *lines[place + 1 :]]))
+
+        assert command(["check", str(path)]) == 1
+        assert capsys.readouterr().out.startswith(f"line {place + 2}: G1 at {place + 1}: ")
+
+    def test_events_keep_their_run(self, tmp_path: pathlib.Path, capsys):
+        """Encoded events say of which run they are, and one of another run among them is found."""
+        _, heard = written()
+        codec = Codec()
+        events = [heard[0], attrs.evolve(heard[1], run_id="another"), *heard[2:]]
+        path = tmp_path / "events"
+        path.write_text("".join(json.dumps(codec.dump_event(event)) + "\n" for event in events))
+
+        assert command(["check", str(path)]) == 1
+        assert capsys.readouterr().out.startswith("line 2: G1 at 1: an event of run another")
+
+    def test_a_stream_that_was_cut_off(self, tmp_path: pathlib.Path, capsys):
+        """Without its end a stream breaks G1, unless it is said to be cut off."""
+        path = self.lines("text-turn", tmp_path)
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:6]))
+
+        assert command(["check", str(path)]) == 1
+        assert command(["check", "--cut", str(path)]) == 0
+
+    def test_only_a_newline_ends_a_line(self, tmp_path: pathlib.Path, capsys):
+        """Other characters that some take for the end of a line may stand in a text."""
+        path = self.lines("text-turn", tmp_path)
+        odd = '{"type": "run.started", "sequence": 0, "note": "\u2028\x85"}'
+        path.write_text("\n".join([odd, *path.read_text().splitlines()[1:]]), encoding="utf-8")
+
+        assert command(["check", str(path)]) == 0
+
+    @pytest.mark.parametrize(
+        ("content", "line"),
+        [
+            (b'{"type":"run.started","sequence":0}\n[1]\n', 2),
+            (b'{"type":"run.started","sequence":0}\n{"type":"run.fin', 2),
+            (b'{"type":"run.started","sequence":0}\n\n{"type":"tool.ended","sequence":1}\n', 3),
+            (b'{"type":"run.started","sequence":0}\n{"type":"nothing","sequence":1}\n', 2),
+            (b'{"type":"agent_start"}\n{"type":"turn_started"}\n', 2),
+            (b'{"type":"agent_start"}\n{"type":"message_end","role":"user"}\n', 2),
+            (b'{"type":"run.started","sequence":"0"}\n', 1),
+            (b'{"type":["run.started"]}\n', 1),
+            (b'{"is":"RunStarted","run_id":"r","sequence":0}\n{"is":"TurnStarted","run_id":"r","sequence":1}\n', 2),
+            (b'{"is":"Nothing"}\n', 1),
+            (b'{"name":"a foreign file"}\n', 1),
+            (b"\x89PNG\r\n\x1a\n", 1),
+            (b"[" * 100_000, 1),
+        ],
+    )
+    def test_rubbish_is_refused_with_its_line(self, content: bytes, line: int, tmp_path: pathlib.Path, capsys):
         """What is no stream is refused with the number of the line, exit status 2."""
         path = tmp_path / "rubbish"
-        path.write_text('{"type":"run.started","sequence":0}\n[1]\n')
+        path.write_bytes(content)
 
         assert command(["check", str(path)]) == 2
-        assert "line 2" in capsys.readouterr().err
+        printed = capsys.readouterr()
+        assert f"line {line}: " in printed.err
+        assert printed.err.count("\n") == 1
+        assert printed.out == ""
+
+    @pytest.mark.parametrize("content", ["", "\n", '{"refused":"prompt"}\n', '{"type":"final"}\n'])
+    def test_a_file_without_events_is_no_stream(self, content: str, tmp_path: pathlib.Path, capsys):
+        """An empty file has not held anything."""
+        path = tmp_path / "empty"
+        path.write_text(content)
+
+        assert command(["check", str(path)]) == 2
+        assert "there is no event in it" in capsys.readouterr().err
+
+    def test_a_file_that_is_not_there_is_told(self, tmp_path: pathlib.Path, capsys):
+        """The system's own sentence, and no traceback."""
+        assert command(["check", str(tmp_path / "nowhere")]) == 2
+        assert "No such file" in capsys.readouterr().err
