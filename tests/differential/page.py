@@ -1,15 +1,20 @@
-"""`docs/pi-differences.md`, made of the rules: `python -m tests.differential.page` writes it, and a test compares."""
+"""`docs/pi-differences.md`, made of the rules: `python -m tests.differential.page` writes it, and a test compares.
+
+The lines of the page come from playing the scenarios on both, so the writer needs Pi. What it found is kept in
+`first_differences.json`: a run without Pi holds our half of it, and the lane holds both.
+"""
 
 import json
 from pathlib import Path
 from typing import Final
 
-from tests.differential.pi import COMMAND, PACKAGE, VERSION, Line
-from tests.differential.rules import RULES, Rule
+from tests.differential.pi import COMMAND, PACKAGE, VERSION, Line, Pi, found, plays
+from tests.differential.rules import RULES, Rule, first_difference
 
 HERE: Final = Path(__file__).parent
+KEPT: Final = HERE / "first_differences.json"
 PAGE: Final = HERE.parent.parent / "docs" / "pi-differences.md"
-FIRST: Final[dict[str, dict[str, Line | None]]] = json.loads((HERE / "first_differences.json").read_text())
+FIRST: Final[dict[str, dict[str, Line | None]]] = json.loads(KEPT.read_text())
 """For each rule, the first line of its scenario that is ours and not Pi's, and Pi's in its place."""
 
 HEAD: Final = f"""# Where the Pi agent core 0.85.0 and the kernel differ
@@ -73,7 +78,25 @@ def _json(value: Line | None) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-if __name__ == "__main__":
+def played_again() -> dict[str, dict[str, Line | None]]:
+    """The first lines that differ, from both as they are now. Raises NotHere."""
+    pi, first = Pi(found()), {}
+    for rule in RULES:
+        here, there = first_difference(plays(rule.scenario), pi.plays(rule.scenario), rule.name)
+        first[rule.name] = {"here": here, "pi": there}
+    pi.close()
+    return first
+
+
+def main() -> None:
+    """Play the scenarios of the rules again, keep what came of them, and write the page."""
     from tests.differential.test_random import COUNT
 
+    FIRST.update(played_again())
+    rows = [f"  {json.dumps(rule.name)}: {json.dumps(FIRST[rule.name], ensure_ascii=False)}" for rule in RULES]
+    KEPT.write_text("{\n" + ",\n".join(rows) + "\n}\n")
     PAGE.write_text(page(COUNT))
+
+
+if __name__ == "__main__":
+    main()

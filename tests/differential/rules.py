@@ -299,8 +299,6 @@ RULES: Final = (
 )
 """All rules. Rewriting rules apply in this order."""
 
-BY_NAME: Final = {rule.name: rule for rule in RULES}
-
 
 def without(name: str) -> tuple[Rule, ...]:
     """All rules but one."""

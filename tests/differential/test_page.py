@@ -20,6 +20,9 @@ def test_the_page_is_made_of_the_rules() -> None:
     """`python -m tests.differential.page` would change nothing."""
     assert PAGE.read_text() == page(COUNT)
     assert FIRST.keys() == {rule.name for rule in RULES}
+    for rule in RULES:
+        assert f"| {rule.pi} | {rule.here} | {rule.decided_by} |" in PAGE.read_text()
+        assert f"scenario: {json.dumps(rule.scenario)}" in PAGE.read_text()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
