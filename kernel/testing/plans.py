@@ -2,9 +2,10 @@
 
 Theory. There is one plain schedule: first in, first out, and nothing goes wrong. Every other one is told by where it
 deviates from that, and each deviation has a name: `order 12=1` (at the 12th choice among ready tasks the second one went
-first), `tool add 1=tool raises` (the first execution of add), `step 40=outside cancels the run` (before the 40th step of
-the loop). So a schedule is a small set of independent things, written as a line of text that can be pasted; it is made
-smaller by leaving some of them out; and it is run again by doing them again.
+first), `tool add 1=tool raises` (the first execution of add), `step 40=outside cancels the run` (before step 40 of the
+loop), `wait 2=…` (when everything waited for the second time). So a schedule is a small set of independent things,
+written as a line of text that can be pasted; it is made smaller by leaving some of them out; and it is run again by doing
+them again.
 
 A `Source` says which deviations there are. It does not know what an agent is.
 """
@@ -69,8 +70,8 @@ class Source(Protocol):
         """What goes wrong there."""
         ...
 
-    def act(self, place: str, step: int, menu: Sequence[Fault], /) -> Fault | None:
-        """What is done from outside before that step."""
+    def act(self, place: str, step: int | None, menu: Sequence[Fault], /) -> Fault | None:
+        """What is done from outside before that step, or (None) while everything waits."""
         ...
 
 
@@ -90,7 +91,7 @@ class Replayed:
         what = self._deviations.get(place)
         return None if what is None else Fault.parse(what)
 
-    def act(self, place: str, _step: int, menu: Sequence[Fault]) -> Fault | None:
+    def act(self, place: str, _step: int | None, menu: Sequence[Fault]) -> Fault | None:
         """As it was."""
         return self.fault(place, menu)
 
@@ -119,9 +120,9 @@ class Driven:
         """The next answer; 0 is nothing."""
         return _pick(self._choose, menu) if menu else None
 
-    def act(self, _place: str, step: int, menu: Sequence[Fault]) -> Fault | None:
-        """At most one in a schedule."""
-        if self._done or (self._step is not None and step < self._step):
+    def act(self, _place: str, step: int | None, menu: Sequence[Fault]) -> Fault | None:
+        """At most one in a schedule. Each step was asked for already when everything waits."""
+        if self._done or step is None or (self._step is not None and step < self._step):
             return None
         fault = menu[self._choose(len(menu))] if self._step is not None else _pick(self._choose, menu)
         self._done = fault is not None
@@ -145,8 +146,10 @@ ORDERS: Final = ("fifo", "random", "priorities")
 """How a drawn schedule may order the tasks."""
 
 
-RATES: Final = {"stream": 0.15, "tool": 0.15, "hook": 0.1, "listener": 0.01}
-"""How often something goes wrong at a fault point. A listener is one at each event, and there are many."""
+RATES: Final = {"stream": 0.15, "tool": 0.15, "hook": 0.1, "listener": 0.01, "wait": 0.3}
+"""How often something goes wrong at a fault point, or is done from outside while everything waits. There are many events,
+and each of them is a fault point for a listener.
+"""
 
 
 @final
@@ -163,7 +166,10 @@ class Swarm:
         self._order = _chooser(self.chooser, seed, lots, size)
         calm = lots.random() < 0.25  # a race that needs no fault is told best without one
         kinds_in_order = sorted(kinds)
-        self._kinds = frozenset() if calm else frozenset(kind for kind in kinds_in_order if lots.random() < 0.4)
+        drawn = {kind for kind in kinds_in_order if lots.random() < 0.4}
+        if any(kind.endswith("ignores cancel") for kind in drawn):  # it shows only when there is one
+            drawn |= kinds & {FaultKind.CANCEL_RUN}
+        self._kinds = frozenset() if calm else frozenset(drawn or lots.sample(kinds_in_order, min(1, len(kinds))))
         self._rates = {place: lots.choice((0.2, 1, 3)) * usual for place, usual in RATES.items()}
         self._acts = {lots.randrange(size.steps * 3 // 2 + 1) for _ in range(lots.choice((0, 1, 1, 2, 3)))}
 
@@ -176,13 +182,11 @@ class Swarm:
         mine = [fault for fault in menu if fault.kind in self._kinds]
         return self._lots.choice(mine) if mine and self._lots.random() < self._rates[mine[0].kind.place] else None
 
-    def act(self, _place: str, step: int, menu: Sequence[Fault]) -> Fault | None:
-        """At the steps that were drawn before."""
-        if step not in self._acts:
-            return None
-        self._acts.discard(step)
+    def act(self, _place: str, step: int | None, menu: Sequence[Fault]) -> Fault | None:
+        """At the steps that were drawn before; and now and then while everything waits: few steps, but most of the time."""
         mine = [fault for fault in menu if fault.kind in self._kinds]
-        return self._lots.choice(mine) if mine else None
+        due = self._lots.random() < self._rates["wait"] if step is None else step in self._acts
+        return self._lots.choice(mine) if due and mine else None
 
 
 def _chooser(name: str, seed: str, lots: random.Random, size: Size) -> Callable[[Sequence[Owner]], int]:
@@ -264,16 +268,13 @@ class Schedule:
 
     # ---- for the driver ----
 
-    def act(self, step: int) -> Fault | None:
-        """What is done from outside before this step."""
-        if self.muted:
-            return None
-        place = f"step {step}"
-        return self._source.act(place, step, self._menus["outside"])
+    def act(self, place: str, step: int | None) -> Fault | None:
+        """What is done from outside at *place*: before this step, or (None) while everything waits."""
+        return None if self.muted else self._source.act(place, step, self._menus["outside"])
 
-    def acted(self, step: int, fault: Fault, where: str) -> None:
+    def acted(self, place: str, fault: Fault, where: str) -> None:
         """It was done."""
-        self._inject(f"step {step}", fault, f"before step {step}, {where}: {fault}")
+        self._inject(place, fault, f"at {place}, {where}: {fault}")
 
     def _inject(self, place: str, fault: Fault, story: str) -> None:
         self.injected = True

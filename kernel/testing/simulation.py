@@ -68,7 +68,7 @@ class Simulation:
         self._told: float | None = None
         self._gives_up: float | None = None
         self._cut = False
-        self._made = 0
+        self._made = self._waits = 0
         self._ages: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
 
     def run(self) -> Outcome:
@@ -209,21 +209,25 @@ class Simulation:
     def _pump(self, done: Callable[[], bool]) -> None:
         loop = self.loop
         while not done():
-            self._act()
-            if not (loop.step() or loop.advance() or self._give_up()):
+            if loop.steps != self._step:
+                self._step = loop.steps
+                self._act(f"step {self._step}", self._step)
+            if not (loop.step() or self._wait()):
                 raise Deadlock(f"nothing can happen any more at {loop.time():g} s; still waiting: {loop.stuck()}")
             self._look()
 
-    def _act(self) -> None:
-        step = self.loop.steps
-        if step == self._step:
-            return
-        self._step = step
-        fault = self.schedule.act(step)
+    def _wait(self) -> bool:
+        """Nothing is ready: time passes, or somebody from outside does something. Whether anything did."""
+        self._waits += 1
+        self._act(f"wait {self._waits}", None)
+        return self.loop.step() or self.loop.advance() or self._give_up()
+
+    def _act(self, place: str, step: int | None) -> None:
+        fault = self.schedule.act(place, step)
         if fault is not None:
             where = f"in phase {self.agent.phase} at {self.loop.time():g} s"
             if self._did(fault):
-                self.schedule.acted(step, fault, where)
+                self.schedule.acted(place, fault, where)
 
     def _did(self, fault: Fault) -> bool:
         """Whether there was anything to do it to."""
@@ -231,8 +235,9 @@ class Simulation:
             case FaultKind.CANCEL_RUN:
                 return self.agent.cancel("cancelled by the simulator")
             case FaultKind.CANCEL_AWAITING_TASK:
-                self._cut = self._cut or (_has_begun(self._scenario) and self._scenario.cancel())
-                return self._cut
+                cut = _has_begun(self._scenario) and self._scenario.cancel()
+                self._cut = self._cut or cut
+                return cut
             case FaultKind.CANCEL_KERNEL_TASK:
                 tasks = [task for task in self._by_age() if is_of_the_kernel(task) and not task.done()]
                 return bool(tasks) and tasks[int(fault.amount) % len(tasks)].cancel()
