@@ -62,6 +62,16 @@ def test_one_change_of_rank_interrupts_one_task_once() -> None:
     assert all(sum(order.find(name) + 1 != order.rfind(name) for name in "abc") == 1 for order in interrupted)
 
 
+def test_who_falls_later_falls_lower() -> None:
+    """Of two tasks that lost their rank, the one that lost it first goes first."""
+    owners: list[Any] = ["a", "b", "c"]
+    choose = Priorities(0, changes=50, steps=2)  # so many that both choices have one
+    second, last = owners[choose.among(owners)], owners[choose.among(owners)]
+    (first,) = {*owners} - {second, last}
+    assert owners[choose.among(owners)] == last
+    assert [choose.among([second, first]), choose.among([first, second])] == [1, 0]
+
+
 def test_a_tape_is_read_number_by_number() -> None:
     """Each number is taken modulo what there is to choose from; after the last one, 0."""
     choose = Tape([5, 6, 7])
