@@ -43,6 +43,8 @@ def test_the_agent_keeps_its_promises(examples, say):
     run_state_machine_as_test(AgentMachine, settings=examples(700))
     for program, config in PLAYS:
         play(program, config)
+    for place in WAYS:
+        cancelled_in(place)
     say(f"stateful: 700 examples, {len(PLAYS)} programs, {len(SOMETIMES)} situations; {COVERAGE.report()}")
     assert not [situation for situation in SOMETIMES if not SITUATIONS[situation]]
     assert COVERAGE.missing_rows() == []
@@ -86,16 +88,22 @@ WAYS: Final[dict[Leaf, bytes]] = {
 """The tapes that lead to each place where a run may be."""
 
 
-@pytest.mark.parametrize("place", WAYS)
-def test_a_cancel_is_taken_in_each_place(place):
-    """Wherever a run is, a cancel ends it and every promise holds; while it settles, the outcome stays as it is."""
+def cancelled_in(place: Leaf) -> AgentMachine:
+    """A run that is cancelled in this place, up to the end of its loop."""
     config: dict[str, Any] = {"compaction": CompactionPolicy(keep_turns=1, reserve=0)}
     machine = AgentMachine()
     machine.build(config, {"transform_context"}, None, b"", 3)
-    before = SITUATIONS[f"cancel in {place.rpartition('.')[2]}"]
     machine.interrupt(place, "acts", "cancel", WAYS[place], 24)
     machine.settle(b"")
     machine.teardown()
+    return machine
+
+
+@pytest.mark.parametrize("place", WAYS)
+def test_a_cancel_is_taken_in_each_place(place):
+    """Wherever a run is, a cancel ends it and every promise holds; while it settles, the outcome stays as it is."""
+    before = SITUATIONS[f"cancel in {place.rpartition('.')[2]}"]
+    machine = cancelled_in(place)
     assert SITUATIONS[f"cancel in {place.rpartition('.')[2]}"] == before + 1
     assert machine.world.agent.phase == "idle"
     result = machine.world.runs[-1].run.result
