@@ -5,6 +5,7 @@ It hangs on a core as its *shadow*: it sees the state, the input and the decisio
 would pick it reads off them (`READ`); what only the step itself shows is read when the next step, or `catch_up`, comes.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -206,17 +207,24 @@ class Seen:
     told: dict[Free, int]
 
 
+@functools.cache
+def model_of(bounds: Bounds) -> Model:
+    """The model with our own meanings."""
+    return Model(decisions(), bounds)
+
+
 class Follower:
     """Takes each step of a core in the model too. `wrong` says where they part; after that nothing is compared."""
 
     def __init__(self, state: CoreState, **meanings: Any) -> None:
-        self.model = Model(decisions(), bounds_of(state), **meanings)
+        bounds = bounds_of(state)
+        self.model = Model(decisions(), bounds, **meanings) if meanings else model_of(bounds)
         self.world = abstract(state, World())
         self.world.budget = LARGEST
         self.steps = 0
         self.ways: set[Any] = set()
         self.wrong: list[str] = []
-        self.did = World()
+        self.before = self.did = World()
         self.way: Way | None = None
         self.told: dict[Free, int] = {}
         self._seen: Seen | None = None
@@ -276,7 +284,7 @@ class Follower:
         assert (way.answers, way.decision) == (seen.answers, seen.decision), f"{way.name}, and not {seen}"
         self.steps += 1
         self.ways.add(way.name)
-        self.way, self.told = way, picks.told
+        self.way, self.told, self.before = way, picks.told, before
         self.did = World(**{name: getattr(before, name) for name in VECTOR})
         if way.moves:
             self.model.carry_out(self.did, way, picks)

@@ -14,14 +14,19 @@ from kernel import CompactionPolicy, RetryPolicy
 from kernel.config import KernelConfig
 from kernel.core import Core
 from kernel.effects import (
+    AbandonListeners,
+    AbandonWork,
     Barrier,
     CallHook,
     CallModel,
+    CancelWork,
     ItemsLeft,
     PrepareCall,
     Project,
     RunEnded,
     RunTool,
+    Settle,
+    StartTimer,
     Summarize,
 )
 from kernel.errors import Failure, KernelError
@@ -62,12 +67,12 @@ from kernel.state import CallStatus, OpenCall
 from kernel.testing import call
 from kernel.tools import specs_of
 from kernel.transcript import Transcript
-from statechart import Command, Fact, Leaf, Refuse
+from statechart import Action, Command, Fact, Leaf, Refuse, Step
 from statechart.explore import Label
 from statechart.model import Way
-from statechart.world import Bounds, Free, World
+from statechart.world import TICKING, Bounds, Free, World
 from tests.kernel.helpers import Act, no_stream, turns
-from tests.kernel.model_follower import Follower
+from tests.kernel.model_follower import TOLD_BY, Follower
 
 STARTS = (Project, CallModel, PrepareCall, RunTool, CallHook, Summarize)
 KIND_AT = {
@@ -78,6 +83,8 @@ KIND_AT = {
 }
 TIMERS = (Fact.BACKOFF_ELAPSED, Fact.GRACE_ELAPSED, Fact.DEADLINE_ELAPSED)
 FOREVER = 10_000
+SETTLED_BY_THE_STATE = (Free.COMPACTABLE, Free.STEERS, Free.FOLLOWS)
+"""What the model does not ask only where the state has the answer."""
 Chosen = Callable[[Sequence[Any]], Any]
 
 
@@ -87,8 +94,8 @@ def first(of: Sequence[Any]) -> Any:
 
 
 class Player:
-    """A core that goes where the model goes. *choose* says which call, when several could report; *meanings* are other
-    guards or actions for the model.
+    """A core that goes where the model goes. *choose* says which call, when several could report, and what is laid where
+    the model does not ask: it must not matter. *meanings* are other guards or actions for the model.
     """
 
     def __init__(self, bounds: Bounds, choose: Chosen = first, **meanings: Any) -> None:
@@ -128,9 +135,9 @@ class Player:
         """Take a step of the model on the core; the way that both took."""
         trigger, picks = label
         told = dict(picks)
-        self._lay(trigger, told)
-        working = {number: held for number, held in self.state.works.items() if held is not None}
-        input = self._input(trigger, told)
+        self._lay(laid := self._unasked(trigger) | told)
+        working = dict(self.state.works)
+        input = self._input(trigger, laid)
         refused = self._receive(input)
         self.follower.catch_up(self.state)
         assert self.follower.wrong == []
@@ -139,7 +146,12 @@ class Player:
         assert way.trigger == trigger
         assert self.follower.told | told == self.follower.told, "the core found out what was laid"
         self._compare(way, refused)
-        self.late += [(number, held.call.id) for number, held in working.items() if number in self.state.abandoned]
+        self._compare_stops(way, set(working))
+        self.late += [
+            (number, held.call.id)
+            for number, held in working.items()
+            if held is not None and number in self.state.abandoned
+        ]
         return way
 
     def _receive(self, input: Any) -> KernelError | None:
@@ -177,12 +189,30 @@ class Player:
         self.token = max([self.token, *barriers])
         assert bool(self.world.pending) == (self.token > self.heard)
 
+    def _compare_stops(self, way: Way, working: set[int]) -> None:
+        """What goes on is told to stop, or let go of, where the table says so, and timers start where the model's do."""
+        do = way.decision.do if isinstance(way.decision, Step) else ()
+        told = [set(effect.works) for effect in self.effects if isinstance(effect, CancelWork)]
+        assert told == ([working] if Action.STOP_WORK in do and working else [])
+        let_go = [set(effect.works) for effect in self.effects if isinstance(effect, AbandonWork)]
+        assert let_go == ([working] if Action.ABANDON_WORK in do and working else [])
+        assert self._count(AbandonListeners) == do.count(Action.ABANDON_LISTENERS)
+        before, did = self.follower.before, self.follower.did
+        timers = [(before.grace, did.grace), (before.backoff, did.backoff)]
+        started = sum(was != TICKING and now == TICKING for was, now in timers) + (did.deadline > before.deadline)
+        assert self._count(StartTimer) == started
+        assert self._count(Settle) == did.told
+
     def _count(self, kind: type) -> int:
         return sum(isinstance(effect, kind) for effect in self.effects)
 
     # ---- what the step is to find out ----
 
-    def _lay(self, trigger: Command | Fact, told: dict[Free, int]) -> None:
+    def _unasked(self, trigger: Command | Fact) -> dict[Free, int]:
+        """Something for all that the trigger could find out; the first choice is yes, since no is what is there anyway."""
+        return {free: self.choose((1, 0)) for free in TOLD_BY.get(trigger, ()) if free not in SETTLED_BY_THE_STATE}
+
+    def _lay(self, told: dict[Free, int]) -> None:
         state = self.state
         hooks = {"after_tool_result": Free.RESULT_HOOK, "should_stop_after_turn": Free.STOP_HOOK}
         mode = "all" if told.get(Free.ALL) else "one"
