@@ -5,9 +5,16 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from kernel import Agent, CompactionPolicy, Event, Hooks, KernelConfig, RetryPolicy
 from kernel.testing import SimulatedLoop
@@ -92,6 +99,19 @@ class SeeingRecorder:
         world.recorder(event)
         if enters(event) and not any(message is event.message for message in world.agent.messages):
             world.note(f"G12: {event} was told before it was in the transcript")
+
+
+def attack(kind: type[RuleBasedStateMachine], settings: settings, missing: Callable[[], object], rounds: int = 6) -> int:
+    """Run the examples of *settings*, and as many again, up to *rounds* times, while something is *missing*; how often.
+
+    Which examples a seed gives depends on the constants in all modules that are loaded, so a fixed number of them may miss
+    today what it found yesterday.
+    """
+    for number in range(rounds):
+        run_state_machine_as_test(seed(number)(type(kind.__name__, (kind,), {})), settings=settings)
+        if not missing():
+            return number + 1
+    return rounds
 
 
 class AgentMachine(RuleBasedStateMachine):

@@ -14,7 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from kernel import CompactionPolicy
 from statechart import Leaf
 from tests.kernel.stateful.coverage import COVERAGE
-from tests.kernel.stateful.machine import SETTINGS, AgentMachine
+from tests.kernel.stateful.machine import SETTINGS, AgentMachine, attack
 from tests.kernel.stateful.rarities import PLAYS, play
 from tests.kernel.stateful.world import SITUATIONS
 
@@ -35,19 +35,23 @@ SOMETIMES: Final = (
 """What the examples must have come across: a generator that lost its way would otherwise pass in silence."""
 
 
+def unseen() -> list[str]:
+    return [*(situation for situation in SOMETIMES if not SITUATIONS[situation]), *COVERAGE.missing_rows()]
+
+
 def test_the_agent_keeps_its_promises(examples, say):
     """No order of commands, answers, failures and delays breaks a guarantee; all that is interesting was tried, and every
     row of the lifecycle was taken.
     """
     SITUATIONS.clear()
-    run_state_machine_as_test(AgentMachine, settings=examples(700))
     for program, config in PLAYS:
         play(program, config)
     for place in WAYS:
         cancelled_in(place)
-    say(f"stateful: 700 examples, {len(PLAYS)} programs, {len(SOMETIMES)} situations; {COVERAGE.report()}")
-    assert not [situation for situation in SOMETIMES if not SITUATIONS[situation]]
-    assert COVERAGE.missing_rows() == []
+    rounds = attack(AgentMachine, examples(600), unseen)
+    programs = len(PLAYS) + len(WAYS)
+    say(f"stateful: {600 * rounds} examples, {programs} programs, {len(SOMETIMES)} situations; {COVERAGE.report()}")
+    assert unseen() == []
 
 
 def test_for_as_long_as_one_likes(request, say):
