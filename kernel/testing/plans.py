@@ -152,6 +152,10 @@ and each of them is a fault point for a listener.
 """
 
 
+INJECTED: Final = 50
+"""Faults and acts of one drawn schedule, after which all is well: whoever is fed without end can't be asked to end."""
+
+
 @final
 class Swarm:
     """A schedule that is drawn, in the manner of a swarm: first *which* kinds of fault there are in it at all, how often,
@@ -163,6 +167,7 @@ class Swarm:
     def __init__(self, seed: str, kinds: Set[FaultKind], size: Size, orders: Sequence[str] = ORDERS) -> None:
         self._lots = lots = random.Random(seed)
         self.chooser = lots.choice(orders)
+        self._left = INJECTED
         self._order = _chooser(self.chooser, seed, lots, size)
         calm = lots.random() < 0.25  # a race that needs no fault is told best without one
         kinds_in_order = sorted(kinds)
@@ -180,13 +185,17 @@ class Swarm:
     def fault(self, _place: str, menu: Sequence[Fault]) -> Fault | None:
         """One of the kinds that are in this schedule, at its rate."""
         mine = [fault for fault in menu if fault.kind in self._kinds]
-        return self._lots.choice(mine) if mine and self._lots.random() < self._rates[mine[0].kind.place] else None
+        return self._one_of(mine) if mine and self._lots.random() < self._rates[mine[0].kind.place] else None
 
     def act(self, _place: str, step: int | None, menu: Sequence[Fault]) -> Fault | None:
         """At the steps that were drawn before; and now and then while everything waits: few steps, but most of the time."""
         mine = [fault for fault in menu if fault.kind in self._kinds]
         due = self._lots.random() < self._rates["wait"] if step is None else step in self._acts
-        return self._lots.choice(mine) if due and mine else None
+        return self._one_of(mine) if due and mine else None
+
+    def _one_of(self, mine: Sequence[Fault]) -> Fault | None:
+        self._left -= 1
+        return self._lots.choice(mine) if self._left >= 0 else None
 
 
 def _chooser(name: str, seed: str, lots: random.Random, size: Size) -> Callable[[Sequence[Owner]], int]:

@@ -235,6 +235,22 @@ def test_a_cancel_comes_while_everything_waits() -> None:
     assert sum(met) >= 20
 
 
+@pytest.mark.parametrize("fault", ["outside follows up", "listener follows up"])
+def test_what_is_injected_ends(fault: str) -> None:
+    """A run that gets follow-ups wherever it waits, and waits at each event, is not fed without end and then blamed."""
+
+    def make() -> Agent:
+        async def slow(event: Any) -> None:
+            await asyncio.sleep(0.1)
+
+        agent = Agent(ScriptedModel([["a"] * 40] * 500))
+        agent.subscribe(slow)
+        return agent
+
+    report = explore(make, faults=[fault], schedules=25, again=False)
+    assert report.injected[fault] > 100
+
+
 def test_what_only_an_injected_fault_holds_up_is_no_finding() -> None:
     """Where a stream was made to stall and nothing else ends it, the simulated user cancels, and all goes on."""
     report = explore(make_talker(stream_idle_timeout=None), faults=["stream stalls"], schedules=30)
