@@ -1,0 +1,53 @@
+"""PAR: siblings that nobody waits for, or that go on when the batch was stopped."""
+
+import asyncio
+from typing import Any
+
+from kernel import Hooks
+from kernel.testing import call
+from tests.faults.probe import Probe, hold
+from tests.kernel.helpers import Act
+
+
+def test_hooks_and_tools_that_run_at_once_are_all_waited_for() -> None:
+    """A hook after one call fails while the hook of another and a third tool still run: none is left alone (PAR-2)."""
+    over: list[str] = []
+
+    async def after(result: Any) -> None:
+        if result.call_id == "a":
+            raise ValueError("no")
+        await asyncio.sleep(3)
+        over.append(f"after {result.call_id}")
+
+    async def slow(*_: Any) -> str:
+        await asyncio.sleep(5)
+        over.append("slow")
+        return "slow"
+
+    def build() -> Probe:
+        calls = [call("a", "act"), call("b", "act"), call("c", "slow")]
+        return Probe(calls, ["done"], tools=[Act(), Act("slow", slow)], hooks=Hooks(after_tool_result=after))
+
+    probe = hold(build)
+    assert over == ["after b", "slow", "after c"] * 4
+    assert [text for role, text in probe.said if role == "tool"] == ["ok", "ok", "slow"]
+
+
+def test_a_batch_that_is_stopped_at_its_first_failure() -> None:
+    """Who wants it so cancels at the failure: the waiting sibling is cancelled, the next one never starts (PAR-9)."""
+    third: list[Act] = []
+
+    def build() -> Probe:
+        third.append(last := Act("c", resources=lambda _: ("file",)))
+        probe = Probe([call("a", "a"), call("b", "b"), call("c", "c")])
+        first = Act("a", probe.waiting(), resources=lambda _: ("file",))
+        probe.agent.configure(tools=[first, Act("b", lambda *_: 1 / 0), last])
+        probe.on("tool.ended", lambda: probe.agent.cancel("b failed"))
+        return probe
+
+    probe = hold(build)
+    answers = [message for message in probe.agent.messages if message.role == "tool"]
+    assert [(answer.call_id, answer.text.partition(":")[0]) for answer in answers] == [
+        ("a", "cancelled"), ("b", "division by zero"), ("c", "not executed"),
+    ]  # fmt: skip
+    assert [act.ran for act in third] == [[]] * 4
