@@ -256,7 +256,7 @@ class TestWhereItCuts:
     @pytest.mark.parametrize("calls", [1, 2, 5])
     @pytest.mark.parametrize("keep", [1, 2, 3, 4, 5])
     def test_no_call_is_open_on_either_side(self, calls: int, keep: int) -> None:
-        """What is kept and what is summarized are both well paired, for every number of kept turns (CMP-1, 2, 4)."""
+        """What is kept and what is summarized are well paired, for every number of kept turns (CMP-1, CMP-2, CMP-4)."""
         summary = Summary()
         stage = Stage(messages=self.history(calls, 4), compactor=summary, compaction=CompactionPolicy(keep_turns=keep))
         play(compacted(stage))

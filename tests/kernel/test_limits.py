@@ -171,7 +171,7 @@ class TestMessageLimit:
             stage.agent.steer("left")
 
     def test_failures_do_not_take_the_room_of_what_is_queued(self) -> None:
-        """What was accepted into a queue can be answered, however often a run fails or is cancelled before (LIM-3)."""
+        """What was accepted into a queue can be answered, however often a run fails or is cancelled before."""
         for script in ([ModelError("boom")], ["par", ModelError("boom")]):
             stage = Stage(*[script] * 5, ["a"], ["b"], message_limit=5)
             play(self.persevere(stage))

@@ -36,6 +36,7 @@ LANES: Final = (
          _tests("tests/kernel/test_explore.py", "tests/kernel/test_fault_points.py", "tests/kernel/test_choosers.py")),
     Lane("guarantees", "each clause of G1 to G16 has a test, and a planted fault that it catches",
          _tests("tests/kernel/test_guarantees_bite.py", "tests/kernel/test_guarantees_page.py")),
+    Lane("known faults", "the faults that agents have had, each by its own probe", _tests("tests/faults")),
     Lane("scenarios", "seventy cases and random ones, judged line by line", _tests("tests/conformance")),
     Lane("streams", "the trace checker on streams that were damaged on purpose",
          _tests("tests/kernel/test_trace_mutations.py", "tests/kernel/test_journal_damage.py")),
