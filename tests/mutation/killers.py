@@ -48,8 +48,11 @@ def by_checks(given: Declaration) -> str | None:
 
 
 def by_exploration(given: Declaration) -> str | None:
-    """A state of the model breaks a promise."""
-    found = explore(given.table, BOUNDS).results()
+    """A state of the model breaks a promise, or is none that the model can hold."""
+    try:
+        found = explore(given.table, BOUNDS).results()
+    except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
+        return repr(error)
     return next((f"{each.check.name}: {each.violations[0]}" for each in found if each.violations), None)
 
 

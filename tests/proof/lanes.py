@@ -40,6 +40,8 @@ LANES: Final = (
     Lane("scenarios", "seventy cases and random ones, judged line by line", _tests("tests/conformance")),
     Lane("streams", "the trace checker on streams that were damaged on purpose",
          _tests("tests/kernel/test_trace_mutations.py", "tests/kernel/test_journal_damage.py")),
+    Lane("mutants", "faults of the declaration, one in ten: caught by what they do, or explained",
+         (sys.executable, "-m", "tests.mutation", "--every", "10")),
     Lane("Pi", "random scenarios on the real Pi agent core 0.85.0",
          _tests("tests/differential", marker="pi"), needs="Node.js, the package of Pi"),
 )  # fmt: skip
