@@ -30,7 +30,7 @@ async def stream_response(work: Work, effect: CallModel, to: Reporter, setup: Se
                 f"the model broke the protocol: stream() returned {stream!r}; write it as `async def` with `yield`, or "
                 "return an async iterator"
             )
-        stop = await _read(work, stream, to)
+        stop = await _read(work, stream, to, idle)
         end: Input = work.verdict or ResponseCompleted(work.number, stop)
     except asyncio.CancelledError as error:
         if ended_from_outside(work):
@@ -47,7 +47,7 @@ async def stream_response(work: Work, effect: CallModel, to: Reporter, setup: Se
     to.report(work, end)
 
 
-async def _read(work: Work, stream: Any, to: Reporter) -> StopReason | None:
+async def _read(work: Work, stream: Any, to: Reporter, idle: float | None) -> StopReason | None:
     """Feed the parts of *stream*; its stop reason, once the terminal part came."""
     loop = asyncio.get_running_loop()
     async for part in stream:
@@ -67,6 +67,8 @@ async def _read(work: Work, stream: Any, to: Reporter) -> StopReason | None:
             work.last = math.inf  # the silence is the listeners', not the model's
             await busy
             work.last = loop.time()
+            if work.watch is None and not work.reported:
+                _watch_idle(work, idle, to)
     raise ModelError(
         "the stream ended without a terminal part (Finished), so the response may be incomplete", retryable=True
     )
@@ -102,9 +104,12 @@ def _watch_idle(work: Work, idle: float | None, to: Reporter) -> None:
 
 
 def _look(work: Work, idle: float, to: Reporter, loop: asyncio.AbstractEventLoop) -> None:
+    if work.last == math.inf:
+        work.watch = None  # set again when the listeners are free: looking meanwhile would be spinning, for a short *idle*
+        return
     left = work.last + idle - loop.time()
     if left > 0:
-        work.watch = loop.call_later(min(left, idle), _look, work, idle, to, loop)
+        work.watch = loop.call_later(left, _look, work, idle, to, loop)
         return
     failure = Failure(f"the model said nothing for {idle} s (stream_idle_timeout)", retryable=True)
     to.expire(work, ResponseFailed(work.number, failure, random.random()))

@@ -348,16 +348,23 @@ class TestStreamIdleTimeout:
         stage = Stage([asyncio.Event().wait], stream_idle_timeout=10, retry=None)
         assert "said nothing for 10 s" in str(play(stage.run()).error)
 
-    def test_listeners_do_not_count(self) -> None:
-        """A listener that takes its time is not the model's silence."""
-        stage = Stage(["a", "b"], stream_idle_timeout=10, retry=None)
-
-        async def slow(event: Any) -> None:
-            if event.type == "message.updated":
-                await asyncio.sleep(20)
-
-        stage.agent.subscribe(slow)
+    @pytest.mark.parametrize("idle", [10, 1e-9])
+    def test_listeners_do_not_count(self, idle: float) -> None:
+        """A listener that takes its time is not the model's silence, and nobody looks at the clock meanwhile."""
+        stage = Stage(["a", "b"], stream_idle_timeout=idle, retry=None)
+        stage.agent.subscribe(self.slow)
         assert play(stage.run()).status == "completed"
+
+    @pytest.mark.parametrize(("seconds", "status"), [(9.9, "completed"), (10.1, "failed")])
+    def test_after_listeners_the_silence_counts_again(self, seconds: float, status: str) -> None:
+        """Its time begins when the listeners are done."""
+        stage = Stage(["a", lambda: asyncio.sleep(seconds), "b"], stream_idle_timeout=10, retry=None)
+        stage.agent.subscribe(self.slow)
+        assert play(stage.run()).status == status
+
+    async def slow(self, event: Any) -> None:
+        if event.type == "message.updated":
+            await asyncio.sleep(20)
 
     def test_a_stall_is_a_stall(self) -> None:
         """What a stalled model says after it was told to stop does not make its response complete."""
