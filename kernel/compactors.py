@@ -8,14 +8,13 @@ refuse messages with tool calls then; and a model that is given a conversation g
 """
 
 import inspect
-import json
 import re
 from collections.abc import Sequence
 from typing import Any, Final, final
 
 from kernel.effects import ModelRequest
 from kernel.errors import ModelError
-from kernel.frozen import thaw
+from kernel.frozen import shown
 from kernel.messages import (
     AssistantMessage,
     CustomMessage,
@@ -24,6 +23,7 @@ from kernel.messages import (
     StopReason,
     SummaryMessage,
     TextDelta,
+    ToolCall,
     ToolMessage,
     UserMessage,
 )
@@ -110,7 +110,7 @@ def _as_text(message: Message) -> str:
         case UserMessage(text=text):
             return f"User: {text}"
         case AssistantMessage():
-            calls = (f"Assistant calls {call.name}({json.dumps(thaw(call.arguments))})" for call in message.calls)
+            calls = (f"Assistant calls {call.name}({_arguments(call)})" for call in message.calls)
             return "\n".join([*([f"Assistant: {message.text}"] if message.text else []), *calls])
         case ToolMessage():
             return f"{'Error' if message.is_error else 'Result'} of {message.name}: {_shortened(message.text)}"
@@ -118,6 +118,10 @@ def _as_text(message: Message) -> str:
             return f"Summary of what was said before: {text}"
         case CustomMessage():
             return ""
+
+
+def _arguments(call: ToolCall) -> str:
+    return shown(call.arguments) if call.malformed is None else call.malformed
 
 
 def _shortened(text: str) -> str:

@@ -5,18 +5,30 @@ only once it is sent, and then it may be too late: the default guesses it from t
 counter is a better `Estimator`, if it is fast and needs no network.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Final, final
 
-from kernel.frozen import thaw
-from kernel.messages import AssistantMessage, CustomMessage, Message
+from kernel.frozen import shown
+from kernel.messages import AssistantMessage, CustomMessage, Message, ToolCall
 
 BYTES_PER_TOKEN: Final = 4.0
 """UTF-8 bytes that make a token: four in English prose, fewer in code, and a Chinese character of three is about one."""
 MESSAGE_TOKENS: Final = 4
 """Tokens that a provider spends on a message beside its text: its role, and where it begins and ends."""
+
+
+def size(message: Message) -> int:
+    """UTF-8 bytes of what a model is sent of *message*: its text, its calls and their arguments. Never fails."""
+    said = len(message.text.encode("utf-8", "surrogatepass"))
+    if isinstance(message, AssistantMessage):
+        said += sum(_call_size(call) for call in message.calls)
+    return said
+
+
+def _call_size(call: ToolCall) -> int:
+    arguments = shown(call.arguments) if call.malformed is None else call.malformed
+    return len(call.name) + len(arguments.encode("utf-8", "surrogatepass"))
 
 
 @final
@@ -44,10 +56,7 @@ class LengthEstimator:
         return sum(self._tokens(message) for message in messages if type(message) is not CustomMessage)
 
     def _tokens(self, message: Message) -> int:
-        size = len(message.text.encode("utf-8", "surrogatepass"))
-        if isinstance(message, AssistantMessage):
-            size += sum(len(call.name) + len(json.dumps(thaw(call.arguments), default=repr)) for call in message.calls)
-        return MESSAGE_TOKENS - int(-size // self._bytes_per_token)
+        return MESSAGE_TOKENS - int(-size(message) // self._bytes_per_token)
 
 
 @final

@@ -4,6 +4,7 @@
 `dict`, so that `json`, `msgspec` and `isinstance` take it as one; only its mutators refuse.
 """
 
+import json
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Never, NoReturn, Self
@@ -72,3 +73,17 @@ def thaw(value: Any) -> Any:
     if isinstance(value, tuple):
         return [thaw(item) for item in value]
     return value
+
+
+def shown(value: Any) -> str:
+    """Frozen data as text, to be read or measured: JSON, where what JSON can't say is named by its type or left out.
+
+    Never fails, since what it is given may come from anyone.
+
+    >>> shown(freeze({"path": "é", "raw": b"\\0", (1, 2): 3}))
+    '{"path": "é", "raw": "bytes"}'
+    """
+    try:
+        return json.dumps(thaw(value), ensure_ascii=False, skipkeys=True, default=lambda other: type(other).__name__)
+    except Exception:  # nested too deeply for this place on the stack, or a class of the caller's that raises
+        return ""

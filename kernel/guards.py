@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kernel.errors import Failure, MessageLimitError
+from kernel.estimators import size
+from kernel.frozen import shown
 from kernel.inputs import CallPrepared, HookReturned, ToolSettled
+from kernel.messages import AssistantMessage, CustomMessage, Message, SummaryMessage
 from kernel.state import CoreState
 from statechart import Guard
 
@@ -146,13 +149,20 @@ def compaction_threshold(state: CoreState, input: Any) -> bool:
 def summary_shrinks(state: CoreState, input: Any) -> bool:
     compaction = state.live.compaction
     assert compaction is not None
+    converted = "convert_to_llm" in state.hooks
     older = state.transcript.older(compaction.length)
-    return bool(input.text.strip()) and _weight(input.text) < sum(_weight(message.text) for message in older)
+    return bool(input.text.strip()) and _weight(SummaryMessage(input.text)) < sum(
+        _weight(each, converted) for each in older
+    )
 
 
-def _weight(text: str) -> int:
-    # A message costs a provider a few tokens beside its text; characters are enough to compare two texts.
-    return len(text) + 16
+def _weight(message: Message, converted: bool = False) -> int:
+    """How much of a context *message* takes, in bytes; a provider spends a few tokens beside its text."""
+    if isinstance(message, CustomMessage):  # what a hook makes of its data is not known here; without one it is not sent
+        return len(shown(message.data)) + 16 if converted else 0
+    if isinstance(message, AssistantMessage) and message.is_cut:
+        return 0
+    return size(message) + 16
 
 
 def fails_run(state: CoreState, input: Any) -> bool:

@@ -10,6 +10,7 @@ from kernel import (
     AssistantMessage,
     CompactionPolicy,
     CustomMessage,
+    Hooks,
     KernelConfig,
     ModelError,
     NothingToCompactError,
@@ -230,6 +231,29 @@ class TestByHand:
         result = play(compacted(stage))
         assert (result.status, outcomes(stage), result.messages) == (status, [outcome], ())
         assert stage.agent.messages == turns(4)
+
+    @pytest.mark.parametrize(
+        ("extra", "converts", "outcome"),
+        [
+            ((AssistantMessage([ToolCall("c1", "write", {"text": "x" * 500})]), ToolMessage("c1", "write", "ok")), False,
+             "compacted"),
+            ((AssistantMessage([ToolCall("c1", "write", malformed="x" * 500)]), ToolMessage("c1", "write", "no")), False,
+             "compacted"),
+            ((AssistantMessage("x" * 500, StopReason.ABORTED),), False, "declined"),
+            ((CustomMessage("note", "x" * 500),), True, "compacted"),
+            ((CustomMessage("note" * 125, "x" * 500),), False, "declined"),
+        ],
+        ids=["arguments", "malformed arguments", "a cut message", "custom, rewritten", "custom, left out"],
+    )  # fmt: skip
+    def test_what_a_model_is_sent_of_the_old_messages_is_compared(
+        self, extra: tuple[Any, ...], converts: bool, outcome: str
+    ) -> None:
+        """Calls weigh with their arguments; what no model is sent weighs nothing, and so is no gain."""
+        first, *rest = turns(3)
+        hooks = Hooks(convert_to_llm=lambda messages: messages) if converts else None
+        stage = Stage(messages=[first, *extra, *rest], compactor=Summary("s" * 300), hooks=hooks)
+        assert play(compacted(stage)).status == "completed"
+        assert outcomes(stage) == [outcome]
 
     def test_what_is_queued_stays_queued(self) -> None:
         """Messages that come while the summary is made wait for the next run (CMP-12)."""

@@ -62,6 +62,15 @@ def test_the_model_gets_one_text_and_no_tools():
     )
 
 
+def test_the_model_reads_arguments_as_they_were_written():
+    """In their own letters, malformed or not; what JSON can't say is no failure."""
+    model = ScriptedModel([say("s")])
+    calls = [ToolCall("c1", "a", {"é": b"x"}), ToolCall("c2", "b", malformed='{"é')]
+    simulate(ModelCompactor(model).summarize([AssistantMessage(calls)]))
+    said = model.requests[0].messages[0].text
+    assert 'Assistant calls a({"é": "bytes"})\nAssistant calls b({"é)' in said
+
+
 def test_the_prompt_can_be_given():
     """Another prompt takes the place of ours."""
     model = ScriptedModel([say("s")])

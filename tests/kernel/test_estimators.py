@@ -56,6 +56,13 @@ def compactions(stage: Stage) -> list[str]:
     return [event.reason for event in stage.heard.of("compaction.started")]
 
 
+class Unspeakable:
+    """A value of an application's own that can't even be shown."""
+
+    def __repr__(self) -> str:
+        raise ValueError("never")
+
+
 class TestWhatIsAsked:
     def test_a_history_nobody_counted_is_estimated_whole(self) -> None:
         """Before the first request of an agent with a history, all of it is estimated, the prompt included."""
@@ -234,10 +241,12 @@ class TestLength:
             (UserMessage("abcde"), 2),
             (UserMessage("日本語だ"), 3),
             (AssistantMessage([ToolCall("c1", "act", {"a": 1})]), 3),
+            (AssistantMessage([ToolCall("c1", "act", {"a": "日本語だ"})]), 6),
+            (AssistantMessage([ToolCall("c1", "act", malformed="{" * 9)]), 3),
             (ToolMessage("c1", "act", "abcd"), 1),
             (SummaryMessage("abcd"), 1),
         ],
-        ids=["nothing", "four", "five", "wide", "call", "result", "summary"],
+        ids=["nothing", "four", "five", "wide", "call", "wide call", "malformed call", "result", "summary"],
     )
     def test_four_bytes_are_a_token(self, message: Message, tokens: int) -> None:
         """Text, calls and their arguments count by their bytes, rounded up, and each message costs a few more."""
@@ -254,6 +263,15 @@ class TestLength:
         sizes = [estimator.estimate([UserMessage(text)]) for text in texts]
         assert all(size >= MESSAGE_TOKENS for size in sizes)
         assert estimator.estimate([UserMessage(text) for text in texts]) == sum(sizes)
+
+    @pytest.mark.parametrize("value", [{(1, 2): 3}, Unspeakable(), [b"raw", {4}]], ids=["a key", "no text", "bytes"])
+    def test_arguments_that_json_can_not_say_have_a_size(self, value: Any) -> None:
+        """And with them a run that has to know the size of its context goes on."""
+        call = ToolCall("c1", "act", {"a": value})
+        assert LengthEstimator().estimate([AssistantMessage([call])]) > MESSAGE_TOKENS
+        history = [UserMessage("Hi"), AssistantMessage([call]), ToolMessage("c1", "act", "done"), AssistantMessage("a")]
+        stage = Stage(["b"], messages=history, window=100_000, estimator=LengthEstimator())
+        assert play(stage.run()).status == "completed"
 
     @pytest.mark.parametrize("ratio", [0, -1, float("inf"), float("nan"), "4", True, None])
     def test_a_wrong_ratio_is_named(self, ratio: Any) -> None:
