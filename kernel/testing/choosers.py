@@ -105,6 +105,9 @@ class Tape:
 
     def __init__(self, numbers: Iterable[int]) -> None:
         self._numbers = list(numbers)[::-1]
+        for number in self._numbers:
+            if not isinstance(number, int):
+                raise TypeError(f"a tape must have whole numbers alone, not {number!r}")
 
     def __call__(self, count: int) -> int:
         return self._numbers.pop() % count if self._numbers else 0

@@ -135,8 +135,9 @@ def explore(
     >>> report.schedules, report.ended["completed"] > 0
     (20, True)
     """
-    kinds = _kinds(chooser, faults)
     _refuse(schedules, chooser, sync_tools)
+    _refuse_others(make_agent, scenario, check, deviations, max_steps, replay, tape)
+    kinds = _kinds(chooser, faults)
     trial = Trial(make_agent, scenario, check, kinds=kinds, max_steps=max_steps, sync_tools=sync_tools, again=again)
     search = _Search(trial, seed)
     if replay is not None:
@@ -153,19 +154,45 @@ def explore(
 def _kinds(chooser: str, faults: Iterable[FaultKind | str] | None) -> frozenset[FaultKind]:
     if faults is None:
         return frozenset() if chooser == "exhaustive" else ALL_FAULTS  # all orders alone are many enough
-    return frozenset(FaultKind(kind) for kind in faults)
+    if isinstance(faults, str):
+        raise TypeError(f"faults must be a collection of kinds, such as [{faults!r}], not a string")
+    kinds, known = list(faults), list(FaultKind)
+    if unknown := [kind for kind in kinds if kind not in known]:
+        raise ValueError(f"faults has {unknown[0]!r}, and the kinds are {', '.join(known)}")
+    return frozenset(map(FaultKind, kinds))
 
 
 def _refuse(schedules: int, chooser: str, sync_tools: str) -> None:
     """Raise where the arguments, or the place, make no sense."""
     if asyncio._get_running_loop() is not None:
         raise RuntimeError("explore() runs loops of its own, and one is running here: call it from an ordinary function")
-    if schedules < 1:
-        raise ValueError(f"schedules must be at least 1, not {schedules}")
+    _refuse_number("schedules", schedules, 1)
     if chooser not in ("mixed", "exhaustive", *ORDERS):
         raise ValueError(f"chooser must be mixed, fifo, random, priorities or exhaustive, not {chooser!r}")
     if sync_tools not in ("refuse", "inline"):
         raise ValueError(f"sync_tools must be 'refuse' or 'inline', not {sync_tools!r}")
+
+
+def _refuse_others(
+    make_agent: Any, scenario: Any, check: Any, deviations: Any, max_steps: Any, replay: Any, tape: Any
+) -> None:
+    for name, value in (("make_agent", make_agent), ("scenario", scenario), ("check", check)):
+        if not callable(value) and not (name == "check" and value is None):
+            raise TypeError(f"{name} must be a function, not {value!r}")
+    _refuse_number("max_steps", max_steps, 1)
+    if deviations is not None:
+        _refuse_number("deviations", deviations, 0)
+    if replay is not None and not isinstance(replay, str):
+        raise TypeError(f"replay must be a text, as a failure printed it, not {replay!r}")
+    if replay is not None and tape is not None:
+        raise ValueError("replay and tape are one schedule each: give one of them")
+
+
+def _refuse_number(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, not {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value}")
 
 
 def _menu(kinds: Iterable[FaultKind]) -> list[Any]:

@@ -548,6 +548,10 @@ def test_all_faults_are_injected_some_time() -> None:
     ("options", "error"),
     [
         ({"schedules": 0}, "schedules must be at least 1"),
+        ({"max_steps": 0}, "max_steps must be at least 1"),
+        ({"chooser": "exhaustive", "deviations": -1}, "deviations must be at least 0"),
+        ({"replay": "v1", "tape": []}, "replay and tape are one schedule each"),
+        ({"faults": ["explode"]}, "faults has 'explode', and the kinds are stream breaks, "),
         ({"chooser": "lucky"}, "chooser must be mixed"),
         ({"faults": ["tool explodes"]}, "tool explodes"),
         ({"sync_tools": "yes"}, "sync_tools must be"),
@@ -557,6 +561,28 @@ def test_what_makes_no_sense_is_refused(options: Any, error: str) -> None:
     """A ValueError names the argument."""
     with pytest.raises(ValueError, match=error):
         explore(make_talker(), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"schedules": "5"}, "schedules must be an int"),
+        ({"schedules": 2.5}, "schedules must be an int"),
+        ({"max_steps": None}, "max_steps must be an int"),
+        ({"deviations": True}, "deviations must be an int"),
+        ({"faults": "tool slow"}, r"faults must be a collection of kinds, such as \['tool slow'\]"),
+        ({"replay": 5}, "replay must be a text"),
+        ({"tape": ["a"]}, "a tape must have whole numbers"),
+        ({"check": 5}, "check must be a function"),
+        ({"scenario": 5}, "scenario must be a function"),
+        ({"make_agent": 5}, "make_agent must be a function"),
+    ],
+    ids=str,
+)
+def test_what_is_of_a_wrong_type_is_refused(options: Any, error: str) -> None:
+    """A TypeError names the argument, before anything is simulated."""
+    with pytest.raises(TypeError, match=error):
+        explore(**{"make_agent": lambda: pytest.fail("it was simulated")} | options)
 
 
 def test_what_is_no_agent_is_refused() -> None:
