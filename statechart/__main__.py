@@ -27,6 +27,7 @@ BOUNDS: Final = {
     "attempts": "requests of a turn",
     "calls": "tool calls of a response",
 }
+FORMATS_HELP: Final = "promela: a model with promises for spin; scxml: the W3C's language; xstate: JSON for XState 5"
 WITHOUT_GRAPHVIZ: Final = (
     "The SVGs were not drawn, since graphviz is not installed; `apt-get install graphviz` or `brew install graphviz` does."
 )
@@ -47,7 +48,7 @@ def files(diagrams: Path, package: Path = PACKAGE) -> dict[Path, str]:
     return {
         package / SHIPPED: decisions_text(dump(table)),
         diagrams / "methods.md": document(table),
-        diagrams / "lifecycle.xstate.json": FORMATS["xstate"](),
+        diagrams / "lifecycle.xstate.json": FORMATS["xstate"](Bounds()),
         **{diagrams / name: text for name, text in texts().items()},
     }
 
@@ -102,13 +103,19 @@ def _parser() -> argparse.ArgumentParser:
     drawing.add_argument("--into", type=Path, default=Path("diagrams"), help="folder of the diagrams (default: diagrams)")
     commands.add_parser("table", help="print what each method and each fact does, as Markdown")
     checking = commands.add_parser("check", help="prove the promises of the declaration; exit status 1 when one is broken")
+    exporting = commands.add_parser("export", help="write the lifecycle in the language of another tool")
+    exporting.add_argument("format", choices=sorted(FORMATS), help=FORMATS_HELP)
+    exporting.add_argument("file", type=Path, nargs="?", metavar="FILE", help="where to (default: standard output)")
     for bound in fields(Bounds):
         said = f"{BOUNDS[bound.name]} (default: {bound.default})"
         checking.add_argument(f"--{bound.name}", type=_bound, default=bound.default, metavar="N", help=said)
-    exporting = commands.add_parser("export", help="write the lifecycle in the language of another tool")
-    exporting.add_argument("format", choices=sorted(FORMATS), help="xstate: JSON for XState 5; scxml: the W3C's language")
-    exporting.add_argument("file", type=Path, nargs="?", metavar="FILE", help="where to (default: standard output)")
+        said = f"for promela: {said}"
+        exporting.add_argument(f"--{bound.name}", type=_bound, default=bound.default, metavar="N", help=said)
     return parser
+
+
+def _bounds(asked: argparse.Namespace) -> Bounds:
+    return Bounds(**{bound.name: getattr(asked, bound.name) for bound in fields(Bounds)})
 
 
 def _do(asked: argparse.Namespace) -> int:
@@ -117,14 +124,14 @@ def _do(asked: argparse.Namespace) -> int:
     elif asked.command == "table":
         print(document(compile_table()), end="")
     elif asked.command == "export" and asked.file is not None:
-        _write(asked.file, FORMATS[asked.format]())
+        _write(asked.file, FORMATS[asked.format](_bounds(asked)))
     elif asked.command == "export":
-        print(FORMATS[asked.format](), end="")
+        print(FORMATS[asked.format](_bounds(asked)), end="")
     else:
         given = Declaration()
         results = check(given)
         began = time.perf_counter()
-        explored = explore(given.table, Bounds(**{bound.name: getattr(asked, bound.name) for bound in fields(Bounds)}))
+        explored = explore(given.table, _bounds(asked))
         results += explored.results()
         print(f"explored {explored.summary} in {time.perf_counter() - began:.1f} s")
         print(report(results))

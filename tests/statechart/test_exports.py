@@ -1,18 +1,25 @@
 """An export says what the declaration says, no more and no less. That others read it so is shown by `tests/proof`."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from statechart import INTERNAL, NO_OP, ROWS, Command, Fact, Guard, Leaf, Row
+from statechart import INTERNAL, NO_OP, ROWS, Action, Command, Fact, Guard, Leaf, Row, decisions
+from statechart.action_meaning import ACTIONS, nothing
+from statechart.exports import promela_meaning
+from statechart.exports.promela import promela
+from statechart.exports.promela_promises import PROPERTIES
 from statechart.exports.scxml import NAMESPACE, scxml
 from statechart.exports.structure import CannotExportError, read
 from statechart.exports.xstate import xstate
 from statechart.machine import PhaseMachine
+from statechart.model import Model
 from statechart.vocabulary import RUNNING, TURN
+from statechart.world import VECTOR, Bounds
 
 Said = tuple[str, str, str | None, tuple[tuple[str, bool], ...], tuple[str, ...]]
 """Source, trigger, target, guards with their answers, and actions."""
@@ -133,3 +140,41 @@ def test_a_way_into_its_own_source_is_refused(target: str):
 
     with pytest.raises(CannotExportError, match=f"halted goes from running to {target}, which is inside it"):
         read(machine)
+
+
+def test_every_word_has_a_meaning_in_promela():
+    """Each guard, each action and each fact has one, and an action does nothing there when it does nothing in the model."""
+    still = {action for action, text in promela_meaning.ACTIONS.items() if not text}
+
+    assert set(promela_meaning.GUARDS) == set(Guard)
+    assert set(promela_meaning.SAYS) == set(Fact)
+    assert set(promela_meaning.ACTIONS) == set(Action)
+    assert still == {action for action, effector in ACTIONS.items() if effector is nothing}
+
+
+def test_promela_declares_what_it_speaks_of():
+    """Each number of the vector is a byte and each bound a constant; the formulas are all there."""
+    text = promela(decisions(), Bounds(queue=5, commands=6, turns=7, attempts=8, calls=9))
+    lines = text.splitlines()
+    plain = text.rpartition("#ifndef BARE")[2]
+
+    assert {f"byte {promela_meaning.RENAMED.get(name, name)};" for name in VECTOR if name != "budget"} <= set(lines)
+    assert "byte budget = COMMANDS;" in lines
+    assert [lines.count(f"#define {name} {value}") for value, name in enumerate(
+        ("QUEUE", "COMMANDS", "TURNS", "ATTEMPTS", "CALLS"), 5
+    )] == [1] * 5  # fmt: skip
+    assert [line for line in plain.splitlines() if line.startswith("ltl ")] == [
+        f"ltl {each.name} {{ {each.formula} }}" for each in PROPERTIES
+    ]
+
+
+def test_promela_has_a_step_for_each_way_on():
+    """Where the table leads on from a leaf by a trigger, so does the process, and by no other."""
+    text = promela(decisions(), Bounds()).partition("active proctype")[2].partition("#ifndef BARE")[0]
+    options = set(re.findall(r":: place == AT_(\w+) && .* -> begin_step\(BY_(\w+), ", text))
+
+    assert options == {
+        (way.leaf.rpartition(".")[2].upper(), way.trigger.strip("_").upper())
+        for way in Model(decisions(), Bounds()).ways
+        if way.moves
+    }

@@ -14,6 +14,7 @@ from statechart.check import Check
 from statechart.explore import explore
 from statechart.exports import FORMATS
 from statechart.method_table import document
+from statechart.world import Bounds
 
 SMALL = ("--queue", "1", "--commands", "1", "--turns", "1", "--attempts", "1", "--calls", "1")
 TEXTS = {"lifecycle.dot", "lifecycle-full.dot", "lifecycle.mmd", "lifecycle.xstate.json", "methods.md"}
@@ -138,16 +139,16 @@ def test_export_prints_or_writes(word: str, tmp_path: Path, capsys: pytest.Captu
     file = tmp_path / "export"
 
     assert program.main(["export", word]) == 0
-    assert capsys.readouterr().out == FORMATS[word]()
+    assert capsys.readouterr().out == FORMATS[word](Bounds())
     assert program.main(["export", word, str(file)]) == 0
-    assert file.read_text(encoding="utf-8") == FORMATS[word]()
+    assert file.read_text(encoding="utf-8") == FORMATS[word](Bounds())
     assert Path(capsys.readouterr().out.removeprefix("wrote ").strip()).resolve() == file.resolve()
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["export"], "{scxml,xstate}"),
+        (["export"], "{promela,scxml,xstate}"),
         (["export", "uml"], "'uml' (choose from"),
         (["export", "scxml", "one", "two"], "unrecognized arguments: two"),
     ],
