@@ -6,6 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("suite", deadline=None)  # how long an example takes says more of the machine than of the kernel
+settings.load_profile("suite")
 
 SAID: pytest.StashKey[list[str]] = pytest.StashKey()
 
