@@ -9,7 +9,7 @@ refuse messages with tool calls then; and a model that is given a conversation g
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from kernel.effects import ModelRequest
@@ -40,7 +40,10 @@ RESULT_CHARACTERS: Final = 2_000
 
 @final
 class ModelCompactor:
-    """Asks *model* for the summary, without tools. An answer without text, or one that was cut off, is a failure."""
+    """Asks *model* for the summary, without tools. An answer without text, or one that was cut off, is a failure.
+
+    In an agent, so is a silence of `stream_idle_timeout`.
+    """
 
     __slots__ = ("_prompt", "_stream")
 
@@ -52,15 +55,15 @@ class ModelCompactor:
         self._stream = model.stream
         self._prompt = prompt
 
-    async def summarize(self, messages: Sequence[Message]) -> str:
-        """The model's summary of *messages*."""
+    async def summarize(self, messages: Sequence[Message], heard: Callable[[], None] | None = None) -> str:
+        """The model's summary of *messages*. *heard* is called at each part that the model says."""
         said = "\n\n".join(filter(None, map(_as_text, messages)))
         question = UserMessage(f"<conversation>\n{said}\n</conversation>\n\n{self._prompt}")
         stream: Any = self._stream(ModelRequest("summary", (question,), "", ()))
         if inspect.isawaitable(stream):
             stream = await stream
         try:
-            text, end = await _read(stream)
+            text, end = await _read(stream, heard)
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
@@ -95,9 +98,11 @@ class TrimmingCompactor:
         return f"[{count} older messages were left out.]"
 
 
-async def _read(stream: Any) -> tuple[str, Finished | None]:
+async def _read(stream: Any, heard: Callable[[], None] | None) -> tuple[str, Finished | None]:
     pieces: list[str] = []
     async for part in stream:
+        if heard is not None:
+            heard()
         if isinstance(part, TextDelta):
             pieces.append(part.text)
         elif isinstance(part, Finished):

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kernel.compactors import ModelCompactor
 from kernel.effects import CallHook, PrepareCall, Project, Summarize
 from kernel.errors import describe, failure_of
 from kernel.frozen import thaw
 from kernel.inputs import CallPrepared, HookReturned, Projected, Summarized, SummaryFailed
 from kernel.messages import MESSAGE_TYPES, CustomMessage, Message
 from kernel.ports import Block, Compactor, Hooks
-from kernel.work import NOT_EXECUTED, Reporter, Work, end_with, ended_from_outside, run_hook
+from kernel.work import NOT_EXECUTED, Reporter, Work, end_with, ended_from_outside, run_hook, watch_idle
 
 
 async def ask_before(work: Work, effect: PrepareCall, to: Reporter, prepared: CallPrepared, hooks: Hooks) -> None:
@@ -97,8 +98,12 @@ async def call_hook(work: Work, effect: CallHook, to: Reporter, hook: Callable[.
         to.report(work, HookReturned(work.number, failure=describe(error)))
 
 
-async def summarize(work: Work, effect: Summarize, to: Reporter, compactor: Compactor, hooks: Hooks) -> None:
-    """Ask the compactor for a summary of what a model would have been shown."""
+async def summarize(
+    work: Work, effect: Summarize, to: Reporter, compactor: Compactor, hooks: Hooks, idle: float | None
+) -> None:
+    """Ask the compactor for a summary of what a model would have been shown. A model that says nothing for *idle* seconds
+    has failed, as with any other response; how long another compactor may take is its own business.
+    """
     failures: list[tuple[str, str]] = []
     messages: Sequence[Message] = effect.messages
     try:
@@ -108,15 +113,34 @@ async def summarize(work: Work, effect: Summarize, to: Reporter, compactor: Comp
                 to.report(work, end_with(work, effect, NOT_EXECUTED))
                 return
             work.kind, work.name = "compactor", "summarize"
-        text = await compactor.summarize(without_custom(messages))
+        text = await _ask(work, to, compactor, without_custom(messages), idle, failures)
         if not isinstance(text, str):
             raise TypeError(f"a compactor must return a string, not {text!r}")
         if not text.strip():
             raise ValueError("the compactor returned an empty summary")
-        to.report(work, Summarized(work.number, text, tuple(failures)))
+        to.report(work, work.verdict or Summarized(work.number, text, tuple(failures)))
     except asyncio.CancelledError as error:
         if ended_from_outside(work):
             raise
-        to.report(work, SummaryFailed(work.number, failure_of(error), tuple(failures)))
+        to.report(work, work.verdict or SummaryFailed(work.number, failure_of(error), tuple(failures)))
     except Exception as error:
-        to.report(work, SummaryFailed(work.number, failure_of(error), tuple(failures)))
+        to.report(work, work.verdict or SummaryFailed(work.number, failure_of(error), tuple(failures)))
+
+
+async def _ask(
+    work: Work,
+    to: Reporter,
+    compactor: Compactor,
+    messages: Sequence[Message],
+    idle: float | None,
+    failures: list[tuple[str, str]],
+) -> Any:
+    if not isinstance(compactor, ModelCompactor):
+        return await compactor.summarize(messages)
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        work.last = loop.time()
+
+    watch_idle(work, idle, to, lambda failure: SummaryFailed(work.number, failure, tuple(failures)))
+    return await compactor.summarize(messages, heard)

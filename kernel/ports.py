@@ -112,7 +112,9 @@ class Tool(Protocol):
 
 
 class Compactor(Protocol):
-    """Makes one text of older messages. Cancellable; not counted in model requests."""
+    """Makes one text of older messages. Cancellable; not counted in model requests. Only a cancel and `run_deadline` bound
+    how long it takes: one that asks something that may stall needs a timeout of its own (`ModelCompactor` has one).
+    """
 
     def summarize(self, messages: Sequence[Message]) -> Awaitable[str]:
         """The summary of *messages*, shorter than they are: of what a model was shown, so `convert_to_llm` has rewritten

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import math
 import random
+from collections.abc import Callable
 from typing import Any, Final
 
 from kernel.effects import CallModel
@@ -11,7 +12,7 @@ from kernel.errors import Failure, ModelError, failure_of
 from kernel.inputs import Input, ModelPart, ResponseCompleted, ResponseFailed
 from kernel.messages import CUT, Finished, ReasoningDelta, StopReason, TextDelta, ToolCall, ToolCallDelta, Usage
 from kernel.setup import Setup
-from kernel.work import Reporter, Work, ended_from_outside
+from kernel.work import Reporter, Work, ended_from_outside, watch_idle
 
 _PARTS: Final = (ReasoningDelta, ToolCallDelta, ToolCall, Usage)
 _PART_NAMES: Final = ", ".join(part.__name__ for part in (TextDelta, *_PARTS))
@@ -21,7 +22,7 @@ async def stream_response(work: Work, effect: CallModel, to: Reporter, setup: Se
     """Read a model's stream to its end."""
     stream: Any = None
     try:
-        _watch_idle(work, idle, to)
+        watch_idle(work, idle, to, _silent(work))
         stream = setup.stream(effect.request)
         if inspect.isawaitable(stream):
             stream = await stream
@@ -47,6 +48,10 @@ async def stream_response(work: Work, effect: CallModel, to: Reporter, setup: Se
     to.report(work, end)
 
 
+def _silent(work: Work) -> Callable[[Failure], Input]:
+    return lambda failure: ResponseFailed(work.number, failure, random.random())
+
+
 async def _read(work: Work, stream: Any, to: Reporter, idle: float | None) -> StopReason | None:
     """Feed the parts of *stream*; its stop reason, once the terminal part came."""
     loop = asyncio.get_running_loop()
@@ -68,7 +73,7 @@ async def _read(work: Work, stream: Any, to: Reporter, idle: float | None) -> St
             await busy
             work.last = loop.time()
             if work.watch is None and not work.reported:
-                _watch_idle(work, idle, to)
+                watch_idle(work, idle, to, _silent(work))
     raise ModelError(
         "the stream ended without a terminal part (Finished), so the response may be incomplete", retryable=True
     )
@@ -90,26 +95,3 @@ async def _close(stream: Any) -> None:
     except (Exception, asyncio.CancelledError):
         # What a stream does after its end concerns nobody; a cancellation from outside is looked for afterwards.
         return
-
-
-def _watch_idle(work: Work, idle: float | None, to: Reporter) -> None:
-    """Fail the response when no part comes for *idle* seconds. One timer for all parts: it looks how long ago the last
-    one was, since arming a timer for each part would cost more than all else that is done with it.
-    """
-    if idle is None:
-        return
-    loop = asyncio.get_running_loop()
-    work.last = loop.time()
-    work.watch = loop.call_later(idle, _look, work, idle, to, loop)
-
-
-def _look(work: Work, idle: float, to: Reporter, loop: asyncio.AbstractEventLoop) -> None:
-    if work.last == math.inf:
-        work.watch = None  # set again when the listeners are free: looking meanwhile would be spinning, for a short *idle*
-        return
-    left = work.last + idle - loop.time()
-    if left > 0:
-        work.watch = loop.call_later(left, _look, work, idle, to, loop)
-        return
-    failure = Failure(f"the model said nothing for {idle} s (stream_idle_timeout)", retryable=True)
-    to.expire(work, ResponseFailed(work.number, failure, random.random()))

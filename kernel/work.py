@@ -6,6 +6,7 @@ we asked for is a cancellation, one that came from outside stops the run and goe
 
 import asyncio
 import inspect
+import math
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, Protocol, final
@@ -121,3 +122,29 @@ async def run_hook(hook: Callable[..., Any], *arguments: Any) -> Any:
     """What the hook answers, whether it is async or not."""
     answer = hook(*arguments)
     return await answer if inspect.isawaitable(answer) else answer
+
+
+def watch_idle(work: Work, idle: float | None, to: Reporter, silent: Callable[[Failure], Input]) -> None:
+    """Have *work* expire, with what *silent* makes of the failure, when no part of a stream comes for *idle* seconds.
+
+    One timer for all parts: it looks how long ago the last one was (`work.last`; infinite while the silence is not the
+    model's), since arming a timer for each part would cost more than all else that is done with it.
+    """
+    if idle is None:
+        return
+    loop = asyncio.get_running_loop()
+    work.last = loop.time()
+    work.watch = loop.call_later(idle, _look, work, idle, to, silent, loop)
+
+
+def _look(
+    work: Work, idle: float, to: Reporter, silent: Callable[[Failure], Input], loop: asyncio.AbstractEventLoop
+) -> None:
+    if work.last == math.inf:
+        work.watch = None  # set again when the listeners are free: looking meanwhile would be spinning, for a short *idle*
+        return
+    left = work.last + idle - loop.time()
+    if left > 0:
+        work.watch = loop.call_later(left, _look, work, idle, to, silent, loop)
+        return
+    to.expire(work, silent(Failure(f"the model said nothing for {idle} s (stream_idle_timeout)", retryable=True)))

@@ -109,7 +109,7 @@ class Workers:
 
     def _summarize(self, effect: Summarize) -> None:
         self._begin(Work(effect.work, "compactor", "summarize"), effect, summarize, self._household.compactor,
-                    self._household.hooks)  # fmt: skip
+                    self._household.hooks, self._household.core.state.config.stream_idle_timeout)  # fmt: skip
 
     def _begin(self, work: Work, effect: Start, body: Body, *arguments: Any) -> None:
         self._works[work.number] = work

@@ -20,6 +20,7 @@ from kernel import (
     Usage,
     UserMessage,
 )
+from kernel.compactors import ModelCompactor
 from kernel.messages import SummaryMessage
 from kernel.testing import ScriptedModel, call
 from tests.kernel.helpers import Act, Stage, play, said, ticks, turns, unpaired
@@ -337,6 +338,32 @@ class TestTheDefault:
         first, summary, again = stage.model.requests
         assert (first.id, summary.tools, again.id) == (f"{result.run_id}:1", (), f"{result.run_id}:2")
         assert stage.said[0] == ("summary", "so it was")
+
+    @pytest.mark.parametrize("given", [False, True])
+    @pytest.mark.parametrize(("seconds", "status"), [(9.9, "completed"), (10.1, "failed")])
+    def test_a_model_that_stalls_has_failed(self, seconds: float, status: str, given: bool) -> None:
+        """The silence between the parts of a summary is measured as that of any response (G11)."""
+        stalling = ScriptedModel([["so", lambda: asyncio.sleep(seconds), " it", lambda: asyncio.sleep(seconds), " was"]])
+        stage = Stage(messages=turns(4), stream_idle_timeout=10, compactor=ModelCompactor(stalling) if given else None)
+        stage.agent.configure(model=stalling)
+        result = play(compacted(stage))
+        assert (result.status, outcomes(stage)) == (status, ["compacted" if status == "completed" else "failed"])
+        assert status == "completed" or "said nothing for 10 s" in str(result.error)
+
+    def test_a_deaf_model_is_given_up(self) -> None:
+        """One that stalls and ignores its cancel is abandoned after the grace, and what it says later is discarded."""
+        stage = Stage(messages=turns(4), stream_idle_timeout=10, cancel_grace=5)
+        stage.agent.configure(model=ScriptedModel([[stage.deaf("end")]]))
+
+        async def main() -> None:
+            result = await stage.agent.compact()
+            assert asyncio.get_running_loop().time() == 15
+            assert (result.status, [work.kind for work in stage.agent.abandoned]) == ("failed", ["compactor"])
+            stage.gates.open("end")
+            await ticks()
+            assert (stage.agent.abandoned, outcomes(stage), tuple(stage.agent.messages)) == ((), ["failed"], turns(4))
+
+        play(main())
 
     def test_it_is_the_model_of_now(self) -> None:
         """A model that was configured later makes the summaries too."""

@@ -189,7 +189,7 @@ def a_stream_may_just_end(plant: Plant) -> None:
 
 def a_stream_may_stall(plant: Plant) -> None:
     """Nobody looks how long a model says nothing."""
-    plant.setattr(responding, "_watch_idle", nothing)
+    plant.setattr(responding, "watch_idle", nothing)
 
 
 def a_broken_protocol_is_an_end(plant: Plant) -> None:
