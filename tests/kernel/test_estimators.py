@@ -1,5 +1,6 @@
 """The size of what no model has counted yet: who is asked, about what, and what stands when the answer is rubbish."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from kernel import (
     UserMessage,
 )
 from kernel.estimators import MESSAGE_TOKENS, LengthEstimator, UsageOnlyEstimator
+from kernel.frozen import shown
 from kernel.testing import call
 from tests.kernel.helpers import Act, Stage, play, said, turns
 
@@ -272,6 +274,21 @@ class TestLength:
         history = [UserMessage("Hi"), AssistantMessage([call]), ToolMessage("c1", "act", "done"), AssistantMessage("a")]
         stage = Stage(["b"], messages=history, window=100_000, estimator=LengthEstimator())
         assert play(stage.run()).status == "completed"
+
+    def test_it_does_not_fail_where_the_stack_ends(self) -> None:
+        """Arguments that are nested as deeply as they may be are measured in a deep call too, if only as nothing."""
+        nested: Any = 1
+        for _ in range(50):
+            nested = {"a": [nested]}
+        call, sizes = ToolCall("c1", "act", {"a": nested}), set()
+
+        def deeper() -> None:
+            with contextlib.suppress(RecursionError):
+                sizes.add(len(shown(call.arguments)))
+                deeper()
+
+        deeper()
+        assert sizes == {0, len(shown(call.arguments))}
 
     @pytest.mark.parametrize("ratio", [0, -1, float("inf"), float("nan"), "4", True, None])
     def test_a_wrong_ratio_is_named(self, ratio: Any) -> None:
