@@ -141,3 +141,24 @@ class TestInARun:
 
         assert play(main()) == "queued"
         assert said(stage.agent.queued.follow_up) == [("user", "then")]
+
+
+def test_what_a_listener_began_may_fail_after_the_close() -> None:
+    """Under `observe` nobody waits for it; its failure is recorded by the closed agent, and breaks nothing."""
+    stage = Stage(["a"], subscribers="observe")
+
+    async def fail(event: Any) -> None:
+        if event.type == "run.finished":
+            await stage.gates.wait("closed")
+            raise ValueError("too late")
+
+    stage.agent.subscribe(fail)
+
+    async def main() -> None:
+        await stage.run()
+        await stage.agent.aclose()
+        stage.gates.open("closed")
+        await ticks()
+
+    play(main())
+    assert (stage.agent.phase, [failure.error for failure in stage.agent.subscriber_errors]) == ("closed", ["too late"])

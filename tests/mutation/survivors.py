@@ -13,6 +13,14 @@ REASONS: Final[dict[str, str]] = {
     "decline_compaction is done twice": "the second time no compaction is open",
     "abandon_listeners is done twice": "the second time nobody is waited for",
     "close is done twice": "the phase that is shown is closed either way",
+    "start_grace is done twice": "a grace that runs is not started again",
+    "close_batch is done twice": "the second time each call has its result, and the batch goes with the turn",
+    "unwind is done twice": "the second time nothing of the run is open",
+    "abandon_work is done twice": "the second time nothing is going",
+    "when undoes_outcome: await_delivery is missing": "the step into settling has asked for the delivery that leads on",
+    "halted in cancelling to settling: abandon_listeners is missing": "who halts has let go of the listeners before",
+    "halted in settling stays: abandon_listeners is missing": "who halts has let go of the listeners before",
+    "when close_wanted: close is missing": "the end of a run shows the phase as well",
     "end_turn is done twice": "a turn that has ended does not end again",
 }
 """A part of the name, and why."""
