@@ -153,3 +153,42 @@ class TestDrainPoints:
         assert stage.agent.unqueue(two) == UserMessage("same")
         play(stage.run())
         assert ([one.status, two.status], users(stage)) == (["delivered", "dropped"], ["Hi", "same"])
+
+
+@pytest.mark.parametrize("queue", ["steer", "follow_up"])
+def test_what_a_run_begins_with_has_entered_before_anyone_hears(queue: str) -> None:
+    """`continue_` takes its item in the step that begins the run: a listener of `run.started` finds it there."""
+    stage = Stage(["a"], ["b"])
+    seen: list[Any] = []
+    stage.on("run.started", lambda: seen.append(stage.said[-1]), nth=2)
+
+    async def main() -> None:
+        await stage.run()
+        getattr(stage.agent, queue)("more")
+        await stage.agent.continue_()
+
+    play(main())
+    assert seen == [("user", "more")]
+
+
+@pytest.mark.parametrize("queue", ["steer", "follow_up"])
+@pytest.mark.parametrize("phase", ["cancelling", "settling"])
+def test_a_run_that_ends_still_takes_messages_for_the_next(phase: str, queue: str) -> None:
+    """While a run is cancelled or settles, a message may be queued; it waits for the next run and enters there."""
+    stage = Stage([call("c1", "act")], ["b"], tools=[Act(body="ok")])
+    stage.on("tool.started", lambda: stage.agent.cancel())
+
+    def enqueue(event: Any) -> None:
+        if event.type == "phase.changed" and event.target == phase:
+            getattr(stage.agent, queue)("later")
+
+    unsubscribe = stage.agent.subscribe(enqueue)
+
+    async def main() -> None:
+        await stage.run()
+        unsubscribe()
+        await stage.agent.continue_()
+        stage.keeps_its_word()
+
+    play(main())
+    assert users(stage).count("later") == 1

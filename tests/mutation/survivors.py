@@ -21,6 +21,7 @@ REASONS: Final[dict[str, str]] = {
     "halted in cancelling to settling: abandon_listeners is missing": "who halts has let go of the listeners before",
     "halted in settling stays: abandon_listeners is missing": "who halts has let go of the listeners before",
     "when close_wanted: close is missing": "the end of a run shows the phase as well",
+    "reset is done twice": "the second time all is empty",
     "end_turn is done twice": "a turn that has ended does not end again",
 }
 """A part of the name, and why."""
