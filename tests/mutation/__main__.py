@@ -24,7 +24,8 @@ DIRECTED: Final = (
     "tests/kernel/test_core.py", "tests/kernel/test_core_ends.py", "tests/kernel/test_continue.py",
     "tests/kernel/test_closing.py", "tests/kernel/test_guarantees.py", "tests/kernel/test_guarantees_control.py",
     "tests/kernel/test_guarantees_kept.py", "tests/kernel/test_compaction.py", "tests/kernel/test_teardown.py",
-    "tests/kernel/test_listeners_awaited.py", "tests/kernel/test_batches.py", "tests/contracts", "tests/faults",
+    "tests/kernel/test_listeners_awaited.py", "tests/kernel/test_batches.py", "tests/kernel/test_swallowed_cancels.py",
+    "tests/contracts", "tests/faults",
     "--ignore=tests/faults/test_bite.py",
 )  # fmt: skip
 """Tests of behaviour that are quick; none of them looks at the declaration."""
