@@ -230,6 +230,8 @@ class Drive:
 
     def _end(self, effect: RunEnded) -> None:
         self._settled = True
+        if self._bug is not None and effect.result.failure is not self._bug:
+            self._tell_bug(self._bug)  # the outcome had been decided before, so that the result can't tell
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -264,5 +266,8 @@ class Drive:
             if type(effect) is RunEnded:
                 self._end(effect)
         if not self._settled and self._bug is not None:
-            self.loop.call_exception_handler({"message": self._bug.message, "exception": self._bug.cause})
+            self._tell_bug(self._bug)
             self._end(RunEnded(self._household.broken_result(self.run.id, self._bug)))
+
+    def _tell_bug(self, bug: Failure) -> None:
+        self.loop.call_exception_handler({"message": bug.message, "exception": bug.cause})

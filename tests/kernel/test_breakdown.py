@@ -131,16 +131,32 @@ class TestBug:
     TRIGGERS = ("advance", "projected", "response_started", "response_completed", "call_prepared", "tool_settled",
                 "hook_returned")  # fmt: skip
 
-    @pytest.mark.parametrize("trigger", [*TRIGGERS, "settled"])
+    @pytest.mark.parametrize("trigger", TRIGGERS)
     def test_it_is_the_error_of_the_run(self, trigger: str) -> None:
         """A fault of the kernel's own ends the run as failed with its code, with all its events, and is never raised."""
         hooks = Hooks(should_stop_after_turn=lambda _: False)
         stage = Stage(["a", call("c1", "act")], ["b"], tools=[Act()], hooks=hooks)
         self.planted(stage, trigger, 1)
         result = play(stage.run(), left=None)
-        assert result.status == ("completed" if trigger == "settled" else "failed")
-        if trigger != "settled":
-            assert (result.error.code, "planted" in str(result.error)) == ("AGENT_STATE_FAILED", True)
+        assert (result.status, result.error.code) == ("failed", "AGENT_STATE_FAILED")
+        assert "planted" in str(result.error)
+        assert stage.agent.phase == "idle"
+
+    @pytest.mark.parametrize(("trigger", "status"), [("settled", "completed"), ("tool_settled", "cancelled")])
+    def test_after_the_outcome_the_loop_is_told(self, trigger: str, status: str) -> None:
+        """A fault after the outcome was decided can not be the result: the run ends as decided, and the loop is told."""
+        stage, loop = Stage([call("c1", "act")], ["b"], tools=[act := Act()]), SimulatedLoop()
+        self.planted(stage, trigger, 1)
+        if status == "cancelled":
+            act.body = stage.waiting()
+            stage.on("tool.started", lambda: loop.call_later(1, stage.agent.cancel))
+
+        async def main() -> Any:
+            return await stage.agent.prompt("Hi")
+
+        assert loop.run_until_complete(main()).status == status
+        loop.shutdown()
+        assert [str(context["exception"]) for context in loop.exceptions] == ["planted"]
         assert stage.agent.phase == "idle"
 
     def test_a_second_one_is_the_end_of_it(self) -> None:

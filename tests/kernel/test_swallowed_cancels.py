@@ -84,6 +84,7 @@ def test_what_swallows_its_cancel_ends_the_run_as_cancelled(kind: str) -> None:
         took = asyncio.get_running_loop().time() - began
         again = await agent.prompt("again")
         assert unpaired(agent.messages) == []
+        assert asyncio.get_running_loop().exceptions == []  # type: ignore[attr-defined]
         return result, again, took
 
     result, again, took = simulate(main())
