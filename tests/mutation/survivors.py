@@ -19,6 +19,7 @@ REASONS: Final[dict[str, str]] = {
     "abandon_work is done twice": "the second time nothing is going",
     "when undoes_outcome: await_delivery is missing": "the step into settling has asked for the delivery that leads on",
     "halted in cancelling to settling: abandon_listeners is missing": "who halts has let go of the listeners before",
+    "halted in running to settling: abandon_listeners is missing": "who halts has let go of the listeners before",
     "halted in settling stays: abandon_listeners is missing": "who halts has let go of the listeners before",
     "when close_wanted: close is missing": "the end of a run shows the phase as well",
     "reset is done twice": "the second time all is empty",
