@@ -308,7 +308,7 @@ def _input(argument: str, message: Any) -> InputMessage:
         return message
     if not isinstance(message, UserMessage):
         raise TypeError(f"{argument} must be a string, a UserMessage or a CustomMessage, not {message!r}")
-    if not message.text.strip():
+    if not message.text.strip() and not message.images:
         raise ValueError(f"{argument} must not be empty")
     return message
 

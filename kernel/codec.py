@@ -31,6 +31,7 @@ _EVENTS: Any = Union[  # noqa: UP007
     tuple(kind for kind in vars(events).values() if isinstance(kind, type) and kind.__base__ is events.Event)
 ]
 _CONTENT: Final = messages.Text | messages.Reasoning | messages.ToolCall
+_SHOWN: Final = messages.Text | messages.Image
 _TAG: Final = "is"
 
 
@@ -141,7 +142,7 @@ def _converter() -> MsgspecJsonConverter:
     made.register_unstructure_hook(
         messages.CustomMessage, make_dict_unstructure_fn(messages.CustomMessage, made, data=data)
     )
-    for union in (_CONTENT, messages.InputMessage, messages.Message, messages.Part, _INPUTS, _EVENTS):
+    for union in (_CONTENT, _SHOWN, messages.InputMessage, messages.Message, messages.Part, _INPUTS, _EVENTS):
         configure_tagged_union(union, made, tag_name=_TAG)
     return made
 

@@ -112,8 +112,8 @@ async def _read(stream: Any, heard: Callable[[], None] | None) -> tuple[str, Fin
 
 def _as_text(message: Message) -> str:
     match message:
-        case UserMessage(text=text):
-            return f"User: {text}"
+        case UserMessage():
+            return f"User: {message.text}{' [an image]' * len(message.images)}"
         case AssistantMessage():
             calls = (f"Assistant calls {call.name}({_arguments(call)})" for call in message.calls)
             return "\n".join([*([f"Assistant: {message.text}"] if message.text else []), *calls])

@@ -5,7 +5,7 @@ things, or it starts things that the core asks for only when all that was publis
 the marks between them (`Barrier`, `Settle`, `RunEnded`), keep their order and wait for the listeners of what is before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, final
 
 from attrs import frozen
@@ -21,7 +21,8 @@ class ModelRequest:
 
     `id` is the run's id and the number of the request in it. `messages` is a snapshot and never changes; cut messages are
     not in it. `tools` are in the order in which the agent was given them; each has `name`, `description` and `parameters`
-    (a JSON Schema). A retry sends the same content under a new number.
+    (a JSON Schema). `output_schema` is the JSON Schema that the final answer must fit; None: it is any text. A retry sends
+    the same content under a new number.
     """
 
     id: str
@@ -29,6 +30,7 @@ class ModelRequest:
     system_prompt: str
     tools: tuple[Any, ...]
     reasoning_effort: str | None = None
+    output_schema: Mapping[str, Any] | None = None
 
 
 @final

@@ -10,17 +10,21 @@ from collections.abc import Sequence
 from typing import Final, final
 
 from kernel.frozen import shown
-from kernel.messages import AssistantMessage, CustomMessage, Message, ToolCall
+from kernel.messages import AssistantMessage, CustomMessage, Message, ToolCall, UserMessage
 
 BYTES_PER_TOKEN: Final = 4.0
 """UTF-8 bytes that make a token: four in English prose, fewer in code, and a Chinese character of three is about one."""
 MESSAGE_TOKENS: Final = 4
 """Tokens that a provider spends on a message beside its text: its role, and where it begins and ends."""
+IMAGE_BYTES: Final = 6_000
+"""What an image counts as: some 1,500 tokens, about the most that large providers take, whatever its file's size."""
 
 
 def size(message: Message) -> int:
     """UTF-8 bytes of what a model is sent of *message*: its text, its calls and their arguments. Never fails."""
     said = len(message.text.encode("utf-8", "surrogatepass"))
+    if isinstance(message, UserMessage):
+        said += IMAGE_BYTES * len(message.images)
     if isinstance(message, AssistantMessage):
         said += sum(_call_size(call) for call in message.calls)
     return said

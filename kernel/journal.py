@@ -31,7 +31,7 @@ from kernel.messages import Message
 from kernel.setup import Setup
 from kernel.state import HookName
 
-FORMAT: Final = "phasekernel.journal/2"
+FORMAT: Final = "phasekernel.journal/3"
 """Raised whenever a journal of before would be read as something else."""
 _HEADER: Final = ("format", "config", "setup", "hooks", "messages")
 _HOOKS: Final = frozenset(get_args(HookName))

@@ -5,6 +5,8 @@ answers it is a `ToolMessage`. A *cut* message is an assistant message whose res
 what had been said, is marked by its stop reason, and is never sent to a model again.
 """
 
+import base64
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, ClassVar, Final, final
@@ -70,6 +72,38 @@ class Text:
     text: str = field(validator=is_a(str))
 
 
+_IMAGE_URL: Final = re.compile(r"https?://\S+|data:(image/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})")
+
+
+def _image_url(instance: Any, attribute: Any, value: Any) -> None:
+    is_a(str)(instance, attribute, value)
+    if not _IMAGE_URL.fullmatch(value):
+        raise ValueError(f"url must be an http(s) address or data:image/…;base64,…, not {value[:80]!r}")
+
+
+@final
+@frozen
+class Image:
+    """An image that a user shows. `url` is an address that the provider fetches, or a data URL that carries the image.
+
+    >>> Image.of(b"not really a picture", "image/png").url
+    'data:image/png;base64,bm90IHJlYWxseSBhIHBpY3R1cmU='
+    """
+
+    url: str = field(validator=_image_url)
+
+    @classmethod
+    def of(cls, data: bytes, media_type: str) -> "Image":
+        """The image whose file has these bytes. *media_type* is `image/png`, `image/jpeg` and so on."""
+        return cls(f"data:{media_type};base64,{base64.b64encode(data).decode()}")
+
+    @property
+    def carried(self) -> tuple[str, str] | None:
+        """Media type and base64 text of a data URL; None for an address."""
+        match = _IMAGE_URL.fullmatch(self.url)
+        return None if match is None or match[1] is None else (match[1], match[2])
+
+
 @final
 @frozen
 class Reasoning:
@@ -114,15 +148,20 @@ def _joined(blocks: tuple[Any, ...], kind: type[Any]) -> str:
 @final
 @frozen
 class UserMessage:
-    """What a user said. `UserMessage("Hi")` is short for one block of text."""
+    """What a user said and showed. `UserMessage("Hi")` is short for one block of text."""
 
-    content: tuple[Text, ...] = field(converter=_content, validator=each_is_a(Text))
+    content: tuple[Text | Image, ...] = field(converter=_content, validator=each_is_a(Text, Image))
     role: ClassVar[str] = "user"
 
     @property
     def text(self) -> str:
         """All its text, joined."""
         return _joined(self.content, Text)
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """All its images, in order."""
+        return tuple(block for block in self.content if type(block) is Image)
 
 
 @final

@@ -7,7 +7,7 @@ import attrs
 from hypothesis import strategies as st
 
 from kernel.frozen import FrozenDict, freeze
-from kernel.messages import Usage
+from kernel.messages import Image, Usage
 from kernel.setup import Setup, ToolSpec
 
 TEXTS = st.text(st.characters(), max_size=6) | st.lists(
@@ -31,6 +31,8 @@ PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     Any: JSON,
     FrozenDict: st.dictionaries(TEXTS, JSON, max_size=3).map(freeze),
     Setup: st.deferred(lambda: SETUPS),
+    Image: st.builds(Image.of, st.binary(min_size=1, max_size=4), st.sampled_from(["image/png", "image/svg+xml"]))
+    | st.just(Image("https://example.org/a.png")),
     Usage: st.builds(Usage, *[st.integers(0, 9) | st.integers(0, 2**70)] * 5),
 }
 
