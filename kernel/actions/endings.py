@@ -8,7 +8,7 @@ from kernel.actions.turns import begin_turn, cut_message, end_turn, synthesize_f
 from kernel.effects import AbandonListeners, AbandonWork, CancelWork, Settle
 from kernel.errors import Failure, KernelBug
 from kernel.events import RunFinished, RunResult, TurnStarted
-from kernel.state import CoreState, Outcome
+from kernel.state import CallStatus, CoreState, Outcome
 from statechart import Fact
 
 
@@ -78,7 +78,7 @@ def abandon_work(state: CoreState, input: Any) -> None:
         return
     state.effects.append(AbandonWork(tuple(state.works)))
     for work, call in state.works.items():
-        if call is not None and call.executed:
+        if call is not None and call.status is CallStatus.RUNNING:  # its hook holds no keys, and nobody would free them
             state.abandoned[work] = held_call(state, call)
     state.works.clear()
 

@@ -239,6 +239,31 @@ class TestResources:
         play(main())
         assert diary.lines[2:] == ["one begins", "one ends"]
 
+    def test_an_abandoned_hook_holds_no_key(self) -> None:
+        """The call that it was told of has ended: the next one for the same key need not wait, though the hook goes on."""
+        act = Act("one", resources=keys("file"))
+
+        async def deaf(result: Any) -> None:
+            if result.call_id == "c1":
+                await stage.gates.wait_ignoring_cancel("end")
+
+        responses = [call("c1", "one")], [call("c2", "one")], ["done"]
+        stage = Stage(*responses, tools=[act], hooks=Hooks(after_tool_result=deaf), cancel_grace=1)
+
+        async def main() -> str:
+            run = stage.agent.prompt("Hi")
+            await ticks()
+            stage.agent.cancel()
+            await run
+            assert [(work.kind, work.name) for work in stage.agent.abandoned] == [("hook", "after_tool_result")]
+            result = await stage.agent.prompt("again")
+            stage.gates.open("end")
+            await ticks()
+            return result.final_text
+
+        assert play(main()) == "done"
+        assert act.ran == ["c1", "c2"]
+
     def test_one_that_ends_while_another_is_prepared_starts_nothing(self) -> None:
         """What becomes free while a call is being prepared is taken when all are prepared."""
         bench = Bench(tools=[Act("one", resources=keys("file")), Act("two")])

@@ -138,6 +138,9 @@ class Promises:
                 yield f"{name} is alive"
         if any(task.done() for task in abandoned):
             yield "something that has ended is still listed as abandoned"
+        held = {work.call_id for work in core_of(agent).abandoned.values()}
+        if lost := held - {work.call_id for work in agent.abandoned}:
+            yield f"keys are held for {sorted(lost)}, which nothing is left of"
         late = sum(work.kind == "listener" for work in agent.abandoned)
         if not 0 <= world.loop.timers() - world.timers <= late:
             yield f"{world.loop.timers()} timers are set, {world.timers} are the world's, {late} listeners are abandoned"
