@@ -10,7 +10,7 @@ _FOREIGN = foreign_statechart()
 
 if _FOREIGN is None:
     from kernel.agent import Agent
-    from kernel.config import CompactionPolicy, KernelConfig, RetryPolicy
+    from kernel.config import CompactionPolicy, KernelConfig, RetryPolicy, UsageLimit
     from kernel.errors import (
         AgentBusyError,
         AgentClosedError,
@@ -110,6 +110,7 @@ __all__ = [
     "ToolMessage",
     "ToolResult",
     "Usage",
+    "UsageLimit",
     "UserMessage",
     "WrongLoopError",
     "tool",

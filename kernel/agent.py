@@ -33,6 +33,7 @@ from kernel.inputs import (
 )
 from kernel.listeners import Subscription
 from kernel.messages import CustomMessage, InputMessage, Message, UserMessage
+from kernel.outputs import output_of
 from kernel.ports import Compactor, Estimator, Hooks, Listener, Model, Tool
 from kernel.run import Run
 from kernel.setup import Setup
@@ -63,8 +64,10 @@ class Agent:
     """An agent: a model, its tools, and one conversation.
 
     *model* answers (`kernel.Model`). *tools* are what it may call (`@kernel.tool`). *hooks* take part in runs. *config*
-    has the policies and limits. *messages* is a conversation to go on from: it is checked and copied; calls without a
-    result get an interrupted one. *compactor* makes summaries (`kernel.compactors`); by default the agent's model is asked.
+    has the policies and limits. *output* is what the final answer of a run must be: a type (a class of attrs, a dataclass,
+    `list[int]`) or a JSON Schema. The model is told of it, and asked again, within the limits of the run, until its answer
+    fits; the value is `RunResult.output`. *messages* is a conversation to go on from: it is checked and copied; calls
+    without a result get an interrupted one. *compactor* makes summaries (`kernel.compactors`), by default by the model.
     *estimator* guesses the tokens of what was not sent yet (`kernel.estimators`); by default from the length of the text.
     *journal* takes the lines of a journal of all that enters the core (`kernel.journal`), such as the `write` of a file.
 
@@ -82,6 +85,7 @@ class Agent:
         tools: Iterable[Tool] = (),
         system_prompt: str = "",
         reasoning_effort: str | None = None,
+        output: Any = None,
         hooks: Hooks = _NO_HOOKS,
         config: KernelConfig = _DEFAULT,
         messages: Iterable[Message] = (),
@@ -95,7 +99,7 @@ class Agent:
             raise TypeError(f"config must be a kernel.KernelConfig, not {config!r}")
         empty = Setup(None, _no_stream, {})
         setup = _changed(
-            empty, model=model, tools=tools, system_prompt=system_prompt, reasoning_effort=reasoning_effort
+            empty, model=model, tools=tools, system_prompt=system_prompt, reasoning_effort=reasoning_effort, output=output
         )
         _refuse_without("compactor", compactor, "summarize")
         _refuse_without("estimator", estimator, "estimate")
@@ -212,6 +216,7 @@ class Agent:
         tools: Iterable[Tool] = UNCHANGED,
         system_prompt: str = UNCHANGED,
         reasoning_effort: str | None = UNCHANGED,
+        output: Any = UNCHANGED,
     ) -> None:
         """Replace what is given; while a run is going, from its next turn on."""
         self._shell.guard(Command.CONFIGURE, "configure")
@@ -222,6 +227,7 @@ class Agent:
             tools=tools,
             system_prompt=system_prompt,
             reasoning_effort=reasoning_effort,
+            output=output,
         )
         self._shell.command(Configure(setup), "configure")
 
@@ -332,7 +338,7 @@ def _no_stream(request: Any) -> Any:
     raise NotImplementedError
 
 
-def _changed(setup: Setup, *, model: Any, tools: Any, system_prompt: Any, reasoning_effort: Any) -> Setup:
+def _changed(setup: Setup, *, model: Any, tools: Any, system_prompt: Any, reasoning_effort: Any, output: Any) -> Setup:
     """*setup* with what is given captured in it; nothing is changed when anything is wrong."""
     changes: dict[str, Any] = {}
     if model is not UNCHANGED:
@@ -353,4 +359,6 @@ def _changed(setup: Setup, *, model: Any, tools: Any, system_prompt: Any, reason
         if reasoning_effort is not None and not isinstance(reasoning_effort, str):
             raise TypeError(f"reasoning_effort must be a string or None, not {reasoning_effort!r}")
         changes["reasoning_effort"] = reasoning_effort
+    if output is not UNCHANGED:
+        changes["output"] = output_of(output)
     return attrs.evolve(setup, **changes)

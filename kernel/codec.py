@@ -21,10 +21,10 @@ from cattrs.strategies import configure_tagged_union
 
 from kernel import events, inputs, messages
 from kernel.config import KernelConfig
-from kernel.errors import Failure, describe
+from kernel.errors import UNWRITTEN, Failure, describe
 from kernel.frozen import FrozenDict, freeze
 from kernel.jsonl import exact
-from kernel.setup import Setup, ToolSpec
+from kernel.setup import OutputSpec, Setup, ToolSpec
 
 _INPUTS: Any = inputs.Input  # Any: a union is a value here
 _EVENTS: Any = Union[  # noqa: UP007
@@ -57,6 +57,7 @@ class _WrittenSetup:
     reasoning_effort: str | None
     context_window: int | None
     tools: tuple[_WrittenTool, ...]
+    output_schema: FrozenDict | None
 
 
 @final
@@ -112,7 +113,8 @@ class Codec:
         if unknown := [name for name in said.tools if name not in setup.tools]:
             raise ValueError(f"the configuration names tools that the setup does not have: {', '.join(unknown)}")
         tools = {name: setup.tools[name] for name in said.tools}
-        return attrs.evolve(said, model=setup.model, stream=setup.stream, tools=tools)
+        output = said.output and (setup.output or said.output)
+        return attrs.evolve(said, model=setup.model, stream=setup.stream, tools=tools, output=output)
 
     def dump_config(self, config: KernelConfig) -> dict[str, Any]:
         """A configuration as plain data."""
@@ -137,19 +139,23 @@ def _converter() -> MsgspecJsonConverter:
     made.register_structure_hook_factory(attrs.has, functools.partial(_whole, made))
     made.register_unstructure_hook(Setup, lambda setup: made.unstructure(_written(setup)))
     made.register_structure_hook(Setup, lambda value, _: _inert_setup(made.structure(value, _WrittenSetup)))
-    made.register_unstructure_hook(Failure, make_dict_unstructure_fn(Failure, made, cause=override(omit=True)))
     data = override(unstruct_hook=exact)
     made.register_unstructure_hook(
         messages.CustomMessage, make_dict_unstructure_fn(messages.CustomMessage, made, data=data)
     )
-    for union in (_CONTENT, _SHOWN, messages.InputMessage, messages.Message, messages.Part, _INPUTS, _EVENTS):
+    for union in (_CONTENT, _SHOWN, messages.InputMessage, messages.Message, messages.Part):
+        configure_tagged_union(union, made, tag_name=_TAG)
+    # Between the two, since each of these functions is made once, of what is known then, and is asked for by the next.
+    for partly in (Failure, inputs.OutputChecked, events.RunResult):
+        made.register_unstructure_hook(partly, make_dict_unstructure_fn(partly, made, **_omitted(partly)))
+    for union in (_INPUTS, _EVENTS):
         configure_tagged_union(union, made, tag_name=_TAG)
     return made
 
 
 def _whole(converter: MsgspecJsonConverter, kind: Any) -> Callable[[Any, Any], Any]:
     """Reads a class of which each field must be there."""
-    omitted: dict[str, Any] = {"cause": override(omit=True)} if kind is Failure else {}
+    omitted = _omitted(kind)
     names = {field.name for field in attrs.fields(kind) if field.init} - omitted.keys()
     take = make_dict_structure_fn(kind, converter, **omitted)
 
@@ -160,6 +166,10 @@ def _whole(converter: MsgspecJsonConverter, kind: Any) -> Callable[[Any, Any], A
         return take(value, kind)
 
     return structure
+
+
+def _omitted(kind: Any) -> dict[str, Any]:
+    return {field.name: override(omit=True) for field in attrs.fields(kind) if field.metadata == UNWRITTEN}
 
 
 def _sequence(converter: MsgspecJsonConverter, kind: Any) -> Callable[[Any, Any], Any]:
@@ -224,7 +234,8 @@ def _written(setup: Setup) -> _WrittenSetup:
         _WrittenTool(tool.name, tool.description, tool.parameters, tool.mode, tool.timeout, tool.replay)
         for tool in setup.tools.values()
     )
-    return _WrittenSetup(setup.system_prompt, setup.reasoning_effort, setup.context_window, tools)
+    schema = None if setup.output is None else setup.output.schema
+    return _WrittenSetup(setup.system_prompt, setup.reasoning_effort, setup.context_window, tools, schema)
 
 
 def _inert_setup(said: _WrittenSetup) -> Setup:
@@ -234,7 +245,8 @@ def _inert_setup(said: _WrittenSetup) -> Setup:
         )
         for tool in said.tools
     }
-    return Setup(None, _inert, tools, said.system_prompt, said.reasoning_effort, said.context_window)
+    output = None if said.output_schema is None else OutputSpec(said.output_schema, _inert)
+    return Setup(None, _inert, tools, said.system_prompt, said.reasoning_effort, said.context_window, output)
 
 
 def _inert(*_: Any) -> Any:

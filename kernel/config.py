@@ -54,6 +54,22 @@ class CompactionPolicy:
 
 @final
 @frozen(kw_only=True)
+class UsageLimit:
+    """What one run may use. A limit stops what would come next and undoes nothing: the answer that crosses it is kept.
+
+    None of them counts the summaries of a compaction, which are no requests of the run.
+    """
+
+    tokens: int | None = field(default=None, validator=or_none(_positive))
+    """Input and output tokens of all responses together, as the model tells them. Reached: no further request."""
+    requests: int | None = field(default=None, validator=or_none(_positive))
+    """Requests to the model, retries included. Reached: no further one."""
+    tool_calls: int | None = field(default=None, validator=or_none(_positive))
+    """Tool calls that the model asks for. A response whose calls go beyond has none of them executed."""
+
+
+@final
+@frozen(kw_only=True)
 class KernelConfig:
     """How an agent behaves where there is a choice. `None` in a limit is the explicit choice of no limit."""
 
@@ -83,6 +99,10 @@ class KernelConfig:
     """When older messages become a summary; None: never, an overflow is the run's failure."""
     max_turns: int | None = field(default=200, validator=or_none(_positive))
     """Turns of one run. 200: more than long coding tasks need, little enough to end a loop that goes nowhere."""
+    usage_limit: UsageLimit | None = field(default=None, validator=or_none(is_a(UsageLimit)))
+    """Tokens, requests and tool calls of one run; the run then fails with `USAGE_LIMIT`. None: what a task may cost is the
+    application's to know.
+    """
     queue_limit: int | None = field(default=256, validator=or_none(_positive))
     """Messages in both queues together (checkpoint 09): more than anyone types."""
     message_limit: int | None = field(default=4096, validator=or_none(_positive))

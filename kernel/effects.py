@@ -101,6 +101,16 @@ class CallHook:
 
 @final
 @frozen
+class CheckOutput:
+    """Hold the final answer against what was asked for; report `OutputChecked`."""
+
+    immediate: ClassVar = True
+    work: int
+    text: str
+
+
+@final
+@frozen
 class Summarize:
     """Pass these messages through `convert_to_llm` and ask the compactor for their summary; report `Summarized` or
     `SummaryFailed`.
@@ -183,13 +193,13 @@ class RunEnded:
     result: RunResult
 
 
-Start = Project | CallModel | PrepareCall | RunTool | CallHook | Summarize
+Start = Project | CallModel | PrepareCall | RunTool | CallHook | CheckOutput | Summarize
 Effect = (
     Event | Start | Barrier | CancelWork | AbandonWork | AbandonListeners | StartTimer | StopTimer | ItemsLeft | Settle
     | RunEnded
 )  # fmt: skip
 __all__ = [
-    "AbandonListeners", "AbandonWork", "Barrier", "CallHook", "CallModel", "CancelWork", "Effect", "ItemsLeft",
-    "ModelRequest", "PrepareCall", "Project", "RunEnded", "RunTool", "Settle", "Start", "StartTimer", "StopTimer",
-    "Summarize",
+    "AbandonListeners", "AbandonWork", "Barrier", "CallHook", "CallModel", "CancelWork", "CheckOutput", "Effect",
+    "ItemsLeft", "ModelRequest", "PrepareCall", "Project", "RunEnded", "RunTool", "Settle", "Start", "StartTimer",
+    "StopTimer", "Summarize",
 ]  # fmt: skip

@@ -5,9 +5,12 @@
 """
 
 import sys
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Final, final
 
 from attrs import field, frozen
+
+UNWRITTEN: Final = {"unwritten": True}
+"""Marks a field whose value is of any kind, so that no journal and no trace has it."""
 
 
 @final
@@ -20,7 +23,7 @@ class Failure:
     retryable: bool = False
     retry_after: float | None = None
     overflow: bool = False
-    cause: BaseException | None = field(default=None, eq=False, repr=False)
+    cause: BaseException | None = field(default=None, eq=False, repr=False, metadata=UNWRITTEN)
 
 
 class KernelError(Exception):

@@ -4,13 +4,13 @@ Events are frozen values with a dotted `type`. They tell what has happened: when
 message is already in the transcript.
 """
 
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
 from attrs import field, frozen
 
-from kernel.errors import Failure, KernelError, error_of
+from kernel.errors import UNWRITTEN, Failure, KernelError, error_of
 from kernel.frozen import FrozenDict
-from kernel.messages import AssistantMessage, InputMessage, Message, ToolMessage, Usage
+from kernel.messages import NO_USAGE, AssistantMessage, InputMessage, Message, ToolMessage, Usage
 
 RunStatus = Literal["completed", "cancelled", "failed", "max_turns", "stopped"]
 
@@ -21,8 +21,10 @@ class RunResult:
     """How a run ended. A value, not an exception: `unwrap` raises.
 
     `messages` are the run's new ones; `final_text` is the last answer's text; `partial` is a response that was cut, as it
-    was streamed; `usage` is summed over all requests; `turns` counts the turns; `error` says why a run `failed`; `reason`
-    is what `cancel` was given.
+    was streamed; `usage` is summed over all `requests`, retried and cut ones included; `tool_calls` counts the calls that
+    were asked for and not cut off; `turns` counts the turns; `output` is the value of the answer where the agent has an
+    `output` type and the run is `completed` by one (None in what was read from a journal); `error` says why a run `failed`;
+    `reason` is what `cancel` was given.
     """
 
     run_id: str
@@ -32,8 +34,11 @@ class RunResult:
     partial: AssistantMessage | None
     usage: Usage
     turns: int
+    requests: int = 0
+    tool_calls: int = 0
     failure: Failure | None = None
     reason: str | None = None
+    output: Any = field(default=None, eq=False, metadata=UNWRITTEN)
 
     @property
     def error(self) -> KernelError | None:
@@ -88,11 +93,11 @@ class TurnStarted(Event):
 @final
 @frozen
 class MessageAccepted(Event):
-    """A user's (or an application's) message entered the transcript."""
+    """A user's (or an application's) message entered the transcript; a `correction` asks for an answer that fits."""
 
     type = "message.accepted"
     message: InputMessage
-    origin: Literal["prompt", "steering", "follow_up"]
+    origin: Literal["prompt", "steering", "follow_up", "correction"]
 
 
 @final
@@ -168,11 +173,15 @@ class ToolEnded(Event):
 @final
 @frozen
 class TurnEnded(Event):
-    """A turn is over, and with it all its tool events and results. `results` are their call ids, in source order."""
+    """A turn is over, and with it all its tool events and results.
+
+    `results` are their call ids, in source order; `usage` is that of all its responses, retried and cut ones included.
+    """
 
     type = "turn.ended"
     turn: int
     results: tuple[str, ...]
+    usage: Usage = NO_USAGE
 
 
 @final

@@ -10,7 +10,7 @@ from kernel.errors import Failure, MessageLimitError
 from kernel.estimators import size
 from kernel.frozen import shown
 from kernel.inputs import CallPrepared, HookReturned, ToolSettled
-from kernel.messages import AssistantMessage, CustomMessage, Message, SummaryMessage
+from kernel.messages import NO_USAGE, AssistantMessage, CustomMessage, Message, SummaryMessage
 from kernel.state import CoreState
 from statechart import Guard
 
@@ -63,7 +63,8 @@ def compaction_due(state: CoreState, input: Any) -> bool:
 
 
 def overflow_recoverable(state: CoreState, input: Any) -> bool:
-    return input.failure.overflow and state.config.compaction is not None and not state.live.overflow_tried
+    recoverable = input.failure.overflow and state.config.compaction is not None and not state.live.overflow_tried
+    return recoverable and usage_left(state, input)
 
 
 def retryable(state: CoreState, input: Any) -> bool:
@@ -71,7 +72,31 @@ def retryable(state: CoreState, input: Any) -> bool:
     failure: Failure = input.failure
     if policy is None or failure.overflow or not failure.retryable:
         return False
-    return state.live.attempts + 1 < policy.max_attempts
+    return state.live.attempts + 1 < policy.max_attempts and usage_left(state, input)
+
+
+def usage_left(state: CoreState, input: Any) -> bool:
+    return spent(state) is None
+
+
+def spent(state: CoreState) -> str | None:
+    """What the run has used of `usage_limit` that allows no further request; None when it allows one."""
+    limit, run = state.config.usage_limit, state.live
+    if limit is None:
+        return None
+    # What an attempt took that is about to be given up is not in the sum yet.
+    open_usage = (run.message.usage if run.message is not None else None) or NO_USAGE
+    used = {"tokens": run.usage.total + open_usage.total + 1, "requests": run.requests + 1, "tool_calls": run.tool_calls}
+    for name, count in used.items():
+        allowed = getattr(limit, name)
+        if allowed is not None and count > allowed:
+            return f"usage_limit allows a run {_counted(allowed, name)}"
+    return None
+
+
+def _counted(count: int, name: str) -> str:
+    words = name.replace("_", " ")
+    return f"{count} {words.removesuffix('s') if count == 1 else words}"
 
 
 def response_fits(state: CoreState, input: Any) -> bool:
@@ -97,7 +122,11 @@ def response_fault(state: CoreState) -> Failure | None:
 
 def calls_runnable(state: CoreState, input: Any) -> bool:
     message = state.live.message
-    return message is not None and message.call_count > 0 and input.stop != "length"
+    if message is None or message.call_count == 0 or input.stop == "length":
+        return False
+    limit = state.config.usage_limit
+    allowed = limit.tool_calls if limit is not None else None
+    return allowed is None or state.live.tool_calls + message.call_count <= allowed
 
 
 def batch_over(state: CoreState, input: Any) -> bool:
@@ -134,6 +163,18 @@ def turn_left(state: CoreState, input: Any) -> bool:
 
 def turn_owed(state: CoreState, input: Any) -> bool:
     return state.live.owed
+
+
+def output_due(state: CoreState, input: Any) -> bool:
+    return state.setup.output is not None and state.live.output is None and not tail_owed(state, input)
+
+
+def output_wrong(state: CoreState, input: Any) -> bool:
+    return state.live.output is not None and state.live.output.error is not None
+
+
+def correction_fits(state: CoreState, input: Any) -> bool:
+    return prompt_fits(state, input)
 
 
 def compaction_manual(state: CoreState, input: Any) -> bool:

@@ -7,11 +7,11 @@ another run, or of work that was abandoned, can't be mistaken for one of now.
 Ids, random numbers and failures enter here as data; the core makes none of them.
 """
 
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
-from kernel.errors import Failure
+from kernel.errors import UNWRITTEN, Failure
 from kernel.messages import InputMessage, Message, Part, StopReason, Text
 from kernel.setup import Setup
 from statechart import Command, Fact
@@ -256,6 +256,20 @@ class HookReturned:
 
 @final
 @frozen
+class OutputChecked:
+    """The final answer was checked: `error` says what is wrong with it; None: `value` is what it is.
+
+    The value is of any type, so a journal does not have it.
+    """
+
+    trigger: ClassVar = Fact.OUTPUT_CHECKED
+    work: int
+    error: str | None = None
+    value: Any = field(default=None, eq=False, metadata=UNWRITTEN)
+
+
+@final
+@frozen
 class Summarized:
     """The compactor's summary. `failures` as in `Projected`: `convert_to_llm` is asked for what is summarized too."""
 
@@ -318,7 +332,7 @@ CommandInput = (
     | WaitForIdle | Close
 )  # fmt: skip
 WorkReport = (
-    Projected | ResponseCompleted | ResponseFailed | CallPrepared | ToolSettled | HookReturned | Summarized
-    | SummaryFailed
+    Projected | ResponseCompleted | ResponseFailed | CallPrepared | ToolSettled | HookReturned | OutputChecked
+    | Summarized | SummaryFailed
 )  # fmt: skip
 Input = CommandInput | WorkReport | Advance | ModelPart | ToolUpdate | TimerDue | SubscriberFailure | Halted | Settled

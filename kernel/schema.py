@@ -28,15 +28,7 @@ def schema_validator(parameters: Mapping[str, Any], *, name: str = "the tool") -
     """
     if _allows_everything(parameters):
         return _unchecked
-    schema = thaw(parameters)
-    if find_spec("jsonschema_rs") is not None:
-        faults_of = _with_jsonschema_rs(schema, name)
-    elif find_spec("jsonschema") is not None:
-        faults_of = _with_jsonschema(schema, name)
-    else:
-        raise ModuleNotFoundError(
-            f'checking the arguments of {name} against its JSON Schema needs a library: pip install "phasekernel[schema]"'
-        )
+    faults_of = _faults_finder(parameters, f"the parameters of {name}")
 
     def validate(arguments: dict[str, Any]) -> dict[str, Any]:
         faults = faults_of(arguments)
@@ -45,6 +37,29 @@ def schema_validator(parameters: Mapping[str, Any], *, name: str = "the tool") -
         return arguments
 
     return validate
+
+
+def value_validator(schema: Mapping[str, Any], *, name: str) -> Callable[[Any], Any]:
+    """A function that returns values which fit *schema*, and raises ValueError with all faults of others. Else as
+    `schema_validator`; *name* is what has the schema.
+    """
+    faults_of = _faults_finder(schema, f"the schema of {name}")
+
+    def validate(value: Any) -> Any:
+        faults = faults_of(value)
+        if faults:
+            raise ValueError(_listed(faults))
+        return value
+
+    return validate
+
+
+def _faults_finder(schema: Mapping[str, Any], name: str) -> Callable[[Any], list[str]]:
+    if find_spec("jsonschema_rs") is not None:
+        return _with_jsonschema_rs(thaw(schema), name)
+    if find_spec("jsonschema") is not None:
+        return _with_jsonschema(thaw(schema), name)
+    raise ModuleNotFoundError(f'checking against {name} needs a library: pip install "phasekernel[schema]"')
 
 
 def _allows_everything(parameters: Mapping[str, Any]) -> bool:
@@ -97,7 +112,7 @@ def _with_jsonschema(schema: Any, name: str) -> Callable[[Any], list[str]]:
 
 
 def _no_schema(name: str, reason: str) -> ValueError:
-    return ValueError(f"the parameters of {name} are not a usable JSON Schema: {reason}")
+    return ValueError(f"{name} are not a usable JSON Schema: {reason}")
 
 
 def _place(path: Iterable[str | int]) -> str:

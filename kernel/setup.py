@@ -28,6 +28,15 @@ class ToolSpec:
 
 @final
 @frozen
+class OutputSpec:
+    """What a run's final answer must fit. `check` makes the value of the answer's text, or raises what is wrong with it."""
+
+    schema: FrozenDict
+    check: Callable[[str], Any] = field(repr=False)
+
+
+@final
+@frozen
 class Setup:
     """What the next request is made with. `stream` is the model's bound method; the core never calls any of these."""
 
@@ -37,3 +46,4 @@ class Setup:
     system_prompt: str = ""
     reasoning_effort: str | None = None
     context_window: int | None = None
+    output: OutputSpec | None = None

@@ -15,7 +15,7 @@ from kernel.config import KernelConfig
 from kernel.effects import Barrier, Effect, ItemsLeft, StartTimer, StopTimer
 from kernel.errors import Failure
 from kernel.events import Event, HookFailed, QueueChanged, RunResult, RunStatus
-from kernel.inputs import QueuedItem
+from kernel.inputs import OutputChecked, QueuedItem
 from kernel.messages import NO_USAGE, AssistantMessage, Message, Text, ToolCall, Usage
 from kernel.open_message import OpenMessage
 from kernel.setup import Setup
@@ -108,7 +108,9 @@ class RunState:
     sequence: int = 0
     turn: int = 0
     requests: int = 0
+    tool_calls: int = 0
     usage: Usage = NO_USAGE
+    turn_usage: Usage = NO_USAGE
     messages: list[Message] = field(factory=list)
     final_text: str = ""
     partial: AssistantMessage | None = None
@@ -125,6 +127,7 @@ class RunState:
     overflow_tried: bool = False
     threshold_tried: bool = False
     stop_answer: bool | None = None
+    output: OutputChecked | None = None
     request_messages: Sequence[Message] = ()
     message: OpenMessage | None = None
     batch: Batch | None = None
@@ -213,6 +216,12 @@ class CoreState:
         policy = self.config.compaction
         window = None if policy is None else policy.window or self.setup.context_window
         return None if policy is None or window is None else window - policy.reserve
+
+    def count_usage(self, usage: Usage | None) -> None:
+        """A response took so many tokens, as its model told."""
+        if usage is not None:
+            self.live.usage += usage
+            self.live.turn_usage += usage
 
     def count_context(self, tokens: int) -> None:
         """The context as it is now has so many tokens."""

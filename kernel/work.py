@@ -11,12 +11,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, Protocol, final
 
-from kernel.effects import CallHook, CallModel, PrepareCall, Project, RunTool, Start, Summarize
+from kernel.effects import CallHook, CallModel, CheckOutput, PrepareCall, Project, RunTool, Start, Summarize
 from kernel.errors import Failure
 from kernel.inputs import (
     CallPrepared,
     HookReturned,
     Input,
+    OutputChecked,
     Projected,
     ResponseFailed,
     SummaryFailed,
@@ -109,6 +110,8 @@ def end_with(work: Work, effect: Start, why: str) -> Input:
             return Projected(work.number, failures=() if work.stopping else ((work.name, why),))
         case CallHook():
             return HookReturned(work.number, failure=why)
+        case CheckOutput():
+            return OutputChecked(work.number, why)
         case Summarize():
             return SummaryFailed(work.number, Failure(why))
 

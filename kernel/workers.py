@@ -11,11 +11,12 @@ from typing import Any, Final, Protocol, final
 
 from kernel.calling import prepare, run_tool
 from kernel.delivery import Delivery
-from kernel.effects import CallHook, CallModel, PrepareCall, Project, RunTool, Start, Summarize
+from kernel.effects import CallHook, CallModel, CheckOutput, PrepareCall, Project, RunTool, Start, Summarize
 from kernel.errors import describe
 from kernel.hooking import ask_before, call_hook, project, summarize
 from kernel.household import Household
 from kernel.inputs import Input, Projected, ToolSettled
+from kernel.outputs import check_output
 from kernel.responding import stream_response
 from kernel.work import NOT_EXECUTED, Work, end_with
 
@@ -106,6 +107,9 @@ class Workers:
         argument = effect.result if effect.result is not None else self._household.snapshot()
         work = Work(effect.work, "hook", effect.hook)
         self._begin(work, effect, call_hook, getattr(self._household.hooks, effect.hook), argument)
+
+    def _check_output(self, effect: CheckOutput) -> None:
+        self._intake.receive(check_output(effect, self._household.core.state.setup))
 
     def _summarize(self, effect: Summarize) -> None:
         self._begin(Work(effect.work, "compactor", "summarize"), effect, summarize, self._household.compactor,
@@ -231,5 +235,6 @@ _STARTERS: Final[dict[type, Callable[[Workers, Any], None]]] = {
     PrepareCall: Workers._prepare_call,
     Project: Workers._project,
     CallHook: Workers._call_hook,
+    CheckOutput: Workers._check_output,
     Summarize: Workers._summarize,
 }

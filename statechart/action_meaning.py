@@ -10,6 +10,7 @@ from statechart.guard_meaning import open_calls
 from statechart.vocabulary import Action, Command, Fact
 from statechart.world import (
     ANSWERED,
+    CHECK,
     EMPTY,
     GO_ON,
     ILL,
@@ -21,6 +22,7 @@ from statechart.world import (
     OWED,
     PROJECTION,
     REQUEST,
+    RIGHT,
     STOP,
     STOP_HOOK,
     SUMMARY,
@@ -28,6 +30,7 @@ from statechart.world import (
     TICKING,
     UNDECIDED,
     WELL,
+    WRONG,
     Free,
     Picks,
     World,
@@ -84,7 +87,7 @@ def open_turn(w: World, pick: Picks) -> None:
     """What belonged to the turn before is forgotten."""
     w.turn += 1
     w.turn_open = 1
-    w.owed = w.attempts = w.overflow_tried = w.threshold_tried = w.stop = 0
+    w.owed = w.attempts = w.overflow_tried = w.threshold_tried = w.stop = w.answer = 0
     _close_calls(w)
 
 
@@ -250,6 +253,20 @@ def take_stop_answer(w: World, pick: Picks) -> None:
     w.stop = STOP if pick(Free.STOPS) else GO_ON
 
 
+def accept_correction(w: World, pick: Picks) -> None:
+    """It asks for another answer."""
+    w.tail = OWED
+
+
+def check_output(w: World, pick: Picks) -> None:
+    _start(w, CHECK)
+
+
+def take_output(w: World, pick: Picks) -> None:
+    w.going = NOTHING
+    w.answer = WRONG if pick(Free.WRONG) else RIGHT
+
+
 def start_backoff(w: World, pick: Picks) -> None:
     w.attempts += 1
     w.backoff = TICKING
@@ -338,7 +355,7 @@ ACTIONS: Final[dict[Action, Effector]] = {
     **dict.fromkeys((Action.RECORD_LISTENER_FAILURE, Action.ABANDON_LISTENERS), nothing),
     **dict.fromkeys((Action.COMPLETE, Action.STOP, Action.EXHAUST_TURNS), end_well),
     **dict.fromkeys((Action.FAIL, Action.ACCEPT_CANCEL, Action.FAIL_BY_DEADLINE, Action.FAIL_BY_LISTENER), end_ill),
-    Action.HALT: end_ill,
+    **dict.fromkeys((Action.HALT, Action.FAIL_BY_USAGE, Action.FAIL_BY_OUTPUT), end_ill),
     **dict.fromkeys((Action.REFUSE_RESPONSE, Action.FAIL_RESPONSE), end_response),
     Action.DISCARD_RESPONSE: drop_response,
     **dict.fromkeys((Action.ADOPT_SUMMARY, Action.DECLINE_COMPACTION, Action.FAIL_COMPACTION), end_compaction),

@@ -289,7 +289,8 @@ ENDS: Final = frozenset({Leaf.CANCELLING, Leaf.SETTLING})
 OUTCOMES: Final = frozenset(
     {
         Action.COMPLETE, Action.STOP, Action.EXHAUST_TURNS, Action.FAIL, Action.FAIL_RESPONSE, Action.REFUSE_RESPONSE,
-        Action.ACCEPT_CANCEL, Action.FAIL_BY_DEADLINE, Action.FAIL_BY_LISTENER, Action.HALT,
+        Action.ACCEPT_CANCEL, Action.FAIL_BY_DEADLINE, Action.FAIL_BY_LISTENER, Action.FAIL_BY_USAGE,
+        Action.FAIL_BY_OUTPUT, Action.HALT,
     }
 )  # fmt: skip
 STARTS: Final = {
@@ -297,14 +298,11 @@ STARTS: Final = {
     Action.SEND_REQUEST: Leaf.REQUESTING,
     Action.ADVANCE_BATCH: Leaf.TOOLS,
     Action.ASK_STOP: Leaf.STEERING,
+    Action.CHECK_OUTPUT: Leaf.FOLLOW_UP,
     Action.SUMMARIZE: Leaf.COMPACTION,
 }
-ACCEPTS: Final = frozenset({Action.ACCEPT_PROMPT, Action.ACCEPT_STEERING, Action.ACCEPT_FOLLOW_UP})
-WAITING: Final = frozenset(
-    {
-        Leaf.OPENING, Leaf.REQUESTING, Leaf.STEERING, Leaf.FOLLOW_UP, Leaf.COMPACTION, Leaf.CANCELLING, Leaf.SETTLING,
-    }
-)  # fmt: skip
+ACCEPTS: Final = frozenset(action for action in Action if action.startswith("accept_")) - {Action.ACCEPT_CANCEL}
+WAITING: Final = frozenset(Leaf) - {Leaf.IDLE, Leaf.PROJECTING, Leaf.STREAMING, Leaf.TOOLS, Leaf.RETRY, Leaf.CLOSED}
 EXITS: Final = {
     Leaf.CANCELLING: {Leaf.CANCELLING, Leaf.SETTLING},
     Leaf.SETTLING: {Leaf.SETTLING, Leaf.IDLE, Leaf.CLOSED},

@@ -7,7 +7,21 @@ from collections.abc import Callable
 from typing import Final
 
 from statechart.vocabulary import Fact, Guard
-from statechart.world import EMPTY, MANUAL, OWED, STOP, THRESHOLD, UNASKED, WELL, Free, Picks, World
+from statechart.world import (
+    ANSWERED,
+    EMPTY,
+    MANUAL,
+    OWED,
+    STOP,
+    THRESHOLD,
+    UNASKED,
+    UNCHECKED,
+    WELL,
+    WRONG,
+    Free,
+    Picks,
+    World,
+)
 
 Question = Callable[[World, Picks], object]
 
@@ -47,6 +61,7 @@ GUARDS: Final[dict[Guard, Question]] = {
     Guard.COMPACTION_DUE: lambda w, pick: not w.threshold_tried and pick(Free.DUE),
     Guard.OVERFLOW_RECOVERABLE: lambda w, pick: not w.overflow_tried and pick(Free.OVERFLOW),
     Guard.RETRYABLE: _retryable,
+    Guard.USAGE_LEFT: lambda w, pick: not pick(Free.SPENT),
     Guard.RESPONSE_FITS: lambda w, pick: pick(Free.FITS),
     Guard.CALLS_RUNNABLE: lambda w, pick: pick(Free.CALLS, 0, pick.bounds.calls) and not pick(Free.TRUNCATED),
     Guard.BATCH_OVER: _batch_over,
@@ -54,6 +69,9 @@ GUARDS: Final[dict[Guard, Question]] = {
     Guard.STOP_WANTED: lambda w, pick: w.stop == STOP,
     Guard.TURN_LEFT: lambda w, pick: w.turn < pick.bounds.turns,
     Guard.TURN_OWED: lambda w, pick: w.owed,
+    Guard.OUTPUT_DUE: lambda w, pick: w.answer == UNCHECKED and w.tail == ANSWERED and pick(Free.OUTPUT),
+    Guard.OUTPUT_WRONG: lambda w, pick: w.answer == WRONG,
+    Guard.CORRECTION_FITS: lambda w, pick: pick(Free.FITS),
     Guard.COMPACTION_MANUAL: lambda w, pick: w.compaction == MANUAL,
     Guard.COMPACTION_THRESHOLD: lambda w, pick: w.compaction == THRESHOLD,
     Guard.SUMMARY_SHRINKS: lambda w, pick: pick(Free.SHRINKS),

@@ -37,7 +37,7 @@ from statechart.action_meaning import ACTIONS, Effector, nothing
 from statechart.decisions import Ask, Decision, Decisions, Refuse, Step
 from statechart.guard_meaning import GUARDS, Question
 from statechart.vocabulary import Action, Command, Fact, Guard, Leaf
-from statechart.world import OVER, PROJECTION, REQUEST, STOP_HOOK, SUMMARY, TICKING, Bounds, Picks, World, forget
+from statechart.world import CHECK, OVER, PROJECTION, REQUEST, STOP_HOOK, SUMMARY, TICKING, Bounds, Picks, World, forget
 
 PAID: Final = (*Command, Fact.SUBSCRIBER_FAILED)
 """What may come at any time, as long as the budget lasts."""
@@ -51,6 +51,7 @@ SAYS: Final[dict[Fact, Callable[[World], object]]] = {
     Fact.CALL_PREPARED: lambda w: w.preparing,
     Fact.TOOL_SETTLED: lambda w: w.running,
     Fact.HOOK_RETURNED: lambda w: w.hooks or w.going == STOP_HOOK,
+    Fact.OUTPUT_CHECKED: lambda w: w.going == CHECK,
     Fact.SUMMARIZED: lambda w: w.going == SUMMARY,
     Fact.SUMMARY_FAILED: lambda w: w.going == SUMMARY,
     Fact.BACKOFF_ELAPSED: lambda w: w.backoff == TICKING,

@@ -12,8 +12,8 @@ from attrs import frozen
 from statechart.decisions import Refuse, Step
 from statechart.guard_meaning import open_calls
 from statechart.model import Way
-from statechart.vocabulary import RUNNING, Command, Fact, Leaf
-from statechart.world import ILL, TICKING, UNDECIDED, WELL, Bounds, World
+from statechart.vocabulary import RUNNING, Action, Command, Fact, Leaf
+from statechart.world import ILL, TICKING, UNDECIDED, WELL, WRONG, Bounds, World
 
 RUN: Final = frozenset(leaf for leaf in Leaf if leaf.startswith(RUNNING))
 REST: Final = frozenset({Leaf.IDLE, Leaf.CLOSED})
@@ -106,6 +106,10 @@ def _collides(before: World, way: Way, after: World) -> object:
     return after.collided
 
 
+def _settles_for_less(before: World, way: Way, after: World) -> object:
+    return isinstance(way.decision, Step) and Action.COMPLETE in way.decision.do and before.answer == WRONG
+
+
 MOVES: Final = (
     OfMoves("answered", "every command and every fact that may come has a step or a typed refusal", _unanswered, True),
     OfMoves("decided once", "an outcome is decided once, but for a listener that undoes a good end", _decides),
@@ -117,6 +121,7 @@ MOVES: Final = (
     OfMoves("stays stopped", "nothing starts and nothing enters once the outcome is decided", _goes_on),
     OfMoves("delivered first", "what starts was waiting for all that was said before it to be heard", _rushes),
     OfMoves("one thing", "a request, hook or summary never starts beside another, or beside tools", _collides),
+    OfMoves("answer fits", "a run whose last answer does not fit what was asked for is never completed", _settles_for_less),
     OfMoves("conserved", "each item that was queued waits, has entered, or was dropped, and is counted once", _loses, True),
 )
 

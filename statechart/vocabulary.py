@@ -84,6 +84,7 @@ class Fact(StrEnum):
     CALL_PREPARED = "call_prepared"  # a call's arguments were checked and its hook was asked
     TOOL_SETTLED = "tool_settled"  # a tool returned, raised, timed out or let go
     HOOK_RETURNED = "hook_returned"  # after_tool_result or should_stop_after_turn came back
+    OUTPUT_CHECKED = "output_checked"  # the final answer was held against what was asked for
     SUMMARIZED = "summarized"  # the compactor gave a summary
     SUMMARY_FAILED = "summary_failed"  # the compactor failed
     BACKOFF_ELAPSED = "backoff_elapsed"  # the wait before another attempt is over
@@ -109,13 +110,17 @@ class Guard(StrEnum):
     COMPACTION_DUE = "compaction_due"  # the context is near the window, can be compacted, and this turn has not tried to
     OVERFLOW_RECOVERABLE = "overflow_recoverable"  # the context did not fit, and this turn has not compacted yet
     RETRYABLE = "retryable"  # the failure may pass, and an attempt is left
+    USAGE_LEFT = "usage_left"  # usage_limit allows one more request
     RESPONSE_FITS = "response_fits"  # the response and all its results fit the limits
-    CALLS_RUNNABLE = "calls_runnable"  # the response asks for tools and is not truncated
+    CALLS_RUNNABLE = "calls_runnable"  # the response asks for tools, is not truncated, and usage_limit allows its calls
     BATCH_OVER = "batch_over"  # with this input the last open call of the batch is closed
     STOP_UNASKED = "stop_unasked"  # should_stop_after_turn has not been asked for this turn
     STOP_WANTED = "stop_wanted"  # should_stop_after_turn said yes
     TURN_LEFT = "turn_left"  # max_turns allows one more
     TURN_OWED = "turn_owed"  # results wait for the model
+    OUTPUT_DUE = "output_due"  # the final answer must fit something, and has not been checked
+    OUTPUT_WRONG = "output_wrong"  # it was checked, and does not fit
+    CORRECTION_FITS = "correction_fits"  # the transcript has room to ask for another answer
     COMPACTION_MANUAL = "compaction_manual"
     COMPACTION_THRESHOLD = "compaction_threshold"
     SUMMARY_SHRINKS = "summary_shrinks"  # the summary is not empty and makes the context smaller
@@ -145,6 +150,7 @@ class Action(StrEnum):
     ACCEPT_PROMPT = "accept_prompt"
     ACCEPT_STEERING = "accept_steering"
     ACCEPT_FOLLOW_UP = "accept_follow_up"
+    ACCEPT_CORRECTION = "accept_correction"
     AWAIT_DELIVERY = "await_delivery"
     PROJECT = "project"
     PREPARE_REQUEST = "prepare_request"
@@ -165,6 +171,8 @@ class Action(StrEnum):
     # the boundary
     ASK_STOP = "ask_stop"
     TAKE_STOP_ANSWER = "take_stop_answer"
+    CHECK_OUTPUT = "check_output"
+    TAKE_OUTPUT = "take_output"
     # retry
     START_BACKOFF = "start_backoff"
     END_BACKOFF = "end_backoff"
@@ -181,6 +189,8 @@ class Action(StrEnum):
     FAIL = "fail"
     ACCEPT_CANCEL = "accept_cancel"
     FAIL_BY_DEADLINE = "fail_by_deadline"
+    FAIL_BY_USAGE = "fail_by_usage"
+    FAIL_BY_OUTPUT = "fail_by_output"
     FAIL_BY_LISTENER = "fail_by_listener"
     HALT = "halt"
     STOP_WORK = "stop_work"

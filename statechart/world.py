@@ -54,6 +54,9 @@ class Free(StrEnum):
     RESULT_HOOK = "result_hook"  # after_tool_result is to hear of the result
     STOP_HOOK = "stop_hook"  # there is a should_stop_after_turn
     STOPS = "stops"  # and it says yes
+    SPENT = "spent"  # usage_limit allows no further request
+    OUTPUT = "output"  # the final answer must fit something
+    WRONG = "wrong"  # and it does not
     SHRINKS = "shrinks"  # the summary makes the context smaller
     ALL = "all"  # a drain point takes all items of its queue, not one
     FAILS_RUN = "fails_run"  # the policy, and the event that the listener failed at, fail the run
@@ -65,9 +68,10 @@ NUMBERS: Final = frozenset({Free.CALLS, Free.STARTED})
 EMPTY, ANSWERED, OWED = 0, 1, 2
 UNDECIDED, WELL, ILL = 0, 1, 2
 MANUAL, THRESHOLD, OVERFLOW = 1, 2, 3
-NOTHING, PROJECTION, REQUEST, STOP_HOOK, SUMMARY = 0, 1, 2, 3, 4
+NOTHING, PROJECTION, REQUEST, STOP_HOOK, SUMMARY, CHECK = 0, 1, 2, 3, 4, 5
 NO_TIMER, TICKING, OVER = 0, 1, 2
 UNASKED, GO_ON, STOP = 0, 1, 2
+UNCHECKED, RIGHT, WRONG = 0, 1, 2
 
 
 @define(eq=False)
@@ -95,6 +99,7 @@ class World:
     threshold_tried: int = 0
     owed: int = 0  # a call that is closed owes the model its result
     stop: int = UNASKED
+    answer: int = UNCHECKED
     message: int = 0  # a response is open
     backoff: int = NO_TIMER  # over: the timer was stopped, and retry.ended is still to be said
     compaction: int = 0  # why
@@ -142,6 +147,7 @@ LIVES: Final = {
     "threshold_tried": _ASKING,
     "owed": _RUN - _ASKING,
     "stop": frozenset({Leaf.STEERING}),
+    "answer": frozenset({Leaf.FOLLOW_UP}),
     **dict.fromkeys(("sequential", "waiting", "announced", "ready", "hooks_due"), frozenset({Leaf.TOOLS})),
 }
 """Where a number means something. Elsewhere it is 0: nothing asks it before it is set again."""

@@ -12,10 +12,11 @@ from kernel.effects import CallHook, PrepareCall, RunTool
 from kernel.events import HookFailed, MessageEnded, MessageStarted, ToolEnded, ToolStarted
 from kernel.guards import hook_follows
 from kernel.inputs import CallPrepared, HookReturned, ToolSettled
-from kernel.messages import AssistantMessage, Text, ToolMessage
+from kernel.messages import AssistantMessage, StopReason, Text, ToolMessage
 from kernel.state import Batch, CallStatus, CoreState, HeldCall, OpenCall
 
 TRUNCATED = "not executed: the response was cut off at the output limit, so its calls may be incomplete; ask again"
+UNAFFORDABLE = "not executed: with the calls of this response the run would have more tool calls than usage_limit allows"
 UNEXECUTED = "not executed: the run ended before this call could run"
 INTERRUPTED = "interrupted: the run ended while this call was running; what it did is unknown"
 UNSAID = "failed, and did not say why"
@@ -171,7 +172,8 @@ def close_batch(state: CoreState, input: Any) -> None:
     if run.batch is None and isinstance(message, AssistantMessage) and message.calls:
         run.batch = Batch(_last_calls(state), sequential=False)
     if run.batch is not None:
-        close_calls(state, run.batch, TRUNCATED)
+        truncated = isinstance(message, AssistantMessage) and message.stop is StopReason.LENGTH
+        close_calls(state, run.batch, TRUNCATED if truncated else UNAFFORDABLE)
         run.owed = not all(call.terminate for call in run.batch.calls)
         state.transcript.end_turn()
 

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from kernel.effects import CallHook, Summarize
+from kernel.effects import CallHook, CheckOutput, Summarize
 from kernel.errors import Failure
 from kernel.events import CompactionEnded, CompactionStarted, HookFailed, RetryEnded, RetryScheduled
-from kernel.inputs import Compact, ResponseFailed
+from kernel.inputs import Compact, OutputChecked, ResponseFailed
 from kernel.messages import SummaryMessage
 from kernel.state import Compaction, CoreState
 from statechart import Fact
@@ -23,6 +23,15 @@ def take_stop_answer(state: CoreState, input: Any) -> None:
     state.live.stop_answer = input.answer
     if input.failure is not None:
         state.publish(HookFailed, "should_stop_after_turn", input.failure)
+
+
+def check_output(state: CoreState, input: Any) -> None:
+    state.effects.append(CheckOutput(state.start(), state.live.final_text))
+
+
+def take_output(state: CoreState, input: OutputChecked) -> None:
+    del state.works[input.work]
+    state.live.output = input
 
 
 def start_backoff(state: CoreState, input: ResponseFailed) -> None:

@@ -6,8 +6,9 @@ from kernel.actions.batches import UNEXECUTED, close_calls, held_call
 from kernel.actions.detours import end_backoff, end_compaction
 from kernel.actions.turns import begin_turn, cut_message, end_turn, synthesize_failure
 from kernel.effects import AbandonListeners, AbandonWork, CancelWork, Settle
-from kernel.errors import Failure, KernelBug
+from kernel.errors import Failure, KernelBug, MessageLimitError
 from kernel.events import RunFinished, RunResult, TurnStarted
+from kernel.guards import spent
 from kernel.state import CallStatus, CoreState, Outcome
 from statechart import Fact
 
@@ -22,6 +23,21 @@ def stop(state: CoreState, input: Any) -> None:
 
 def exhaust_turns(state: CoreState, input: Any) -> None:
     state.live.outcome = Outcome("max_turns")
+
+
+def fail_by_usage(state: CoreState, input: Any) -> None:
+    why = f"{spent(state)}, and the model has yet to answer; continue_() goes on with a new budget"
+    state.live.outcome = Outcome("failed", Failure(why, code="USAGE_LIMIT"))
+
+
+def fail_by_output(state: CoreState, input: Any) -> None:
+    checked = state.live.output
+    assert checked is not None
+    why = (
+        f"the answer is not what was asked for ({checked.error}), and message_limit has no room to ask again; "
+        "reset() or compact() first"
+    )
+    state.live.outcome = Outcome("failed", Failure(why, code=MessageLimitError.code))
 
 
 def fail(state: CoreState, input: Any) -> None:
@@ -118,8 +134,11 @@ def finish(state: CoreState, input: Any) -> None:
         partial=run.partial,
         usage=run.usage,
         turns=run.turn,
+        requests=run.requests,
+        tool_calls=run.tool_calls,
         failure=outcome.failure,
         reason=outcome.reason,
+        output=run.output.value if run.output is not None and outcome.status == "completed" else None,
     )
     state.error_message = outcome.failure.message if outcome.failure is not None else None
     state.publish(RunFinished, result)

@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
+from attrs import evolve
+
 from kernel.actions.runs import adopt_staged
 from kernel.effects import CallModel, ModelRequest, Project
 from kernel.errors import Failure
 from kernel.events import MessageAccepted, MessageEnded, MessageStarted, TurnEnded, TurnStarted
-from kernel.guards import response_fault, tail_owed
+from kernel.frozen import shown
+from kernel.guards import response_fault, spent, tail_owed
 from kernel.inputs import QueuedItem
-from kernel.messages import NO_USAGE, AssistantMessage, StopReason
+from kernel.messages import NO_USAGE, AssistantMessage, StopReason, UserMessage
 from kernel.open_message import OpenMessage
 from kernel.state import CoreState, Outcome
 from statechart import Leaf
@@ -30,6 +33,7 @@ def begin_turn(state: CoreState) -> None:
     run.owed = run.backing_off = run.overflow_tried = run.threshold_tried = False
     run.results = []
     run.attempts = 0
+    run.turn_usage = NO_USAGE
     run.failure = run.stop_answer = run.batch = run.message = None
 
 
@@ -45,6 +49,16 @@ def accept_steering(state: CoreState, input: Any) -> None:
 
 def accept_follow_up(state: CoreState, input: Any) -> None:
     _deliver(state, state.follow_up, state.config.follow_up_mode, "follow_up")
+
+
+def accept_correction(state: CoreState, input: Any) -> None:
+    checked, wanted = state.live.output, state.setup.output
+    assert checked is not None
+    schema = "" if wanted is None else f" that fits this schema: {shown(wanted.schema)}"
+    why = f"Your answer is not what was asked for: {checked.error}"
+    correction = UserMessage(f"{why}\nAnswer again, with nothing but JSON{schema}")
+    state.add_message(correction)
+    state.publish(MessageAccepted, correction, "correction")
 
 
 def _deliver(
@@ -85,6 +99,7 @@ def send_request(state: CoreState, input: Any) -> None:
         setup.system_prompt,
         tuple(setup.tools.values()),
         setup.reasoning_effort,
+        None if setup.output is None else setup.output.schema,
     )
     state.effects.append(CallModel(state.start(), request))
 
@@ -103,10 +118,12 @@ def adopt_response(state: CoreState, input: Any) -> None:
     message = run.message.build(input.stop or default)
     run.message = None
     run.attempts = 0
+    run.output = None
     run.owed = bool(message.calls)
     run.final_text = message.text
-    if message.usage is not None:
-        run.usage += message.usage
+    if message.stop is not StopReason.LENGTH:  # those of a truncated response are asked for again
+        run.tool_calls += len(message.calls)
+    state.count_usage(message.usage)
     state.add_message(message)
     if message.usage is not None:
         state.count_context(message.usage.total)
@@ -120,7 +137,10 @@ def refuse_response(state: CoreState, input: Any) -> None:
 
 
 def fail_response(state: CoreState, input: Any) -> None:
-    _fail_with(state, input.work, input.failure)
+    failure, why = input.failure, spent(state)
+    if why is not None and (failure.retryable or failure.overflow):
+        failure = evolve(failure, message=f"{failure.message} (not asked again: {why})")
+    _fail_with(state, input.work, failure)
 
 
 def _fail_with(state: CoreState, work: int, failure: Failure) -> None:
@@ -137,7 +157,7 @@ def discard_response(state: CoreState, input: Any) -> None:
     if run.message is not None:
         message = run.message.build(StopReason.ERROR, input.failure.message)
         run.message = None
-        run.usage += message.usage or NO_USAGE
+        state.count_usage(message.usage)
         state.publish(MessageEnded, message, False)
 
 
@@ -145,7 +165,7 @@ def end_turn(state: CoreState, input: Any) -> None:
     run = state.live
     if run.turn_open:
         run.turn_open = False
-        state.publish(TurnEnded, run.turn, tuple(run.results))
+        state.publish(TurnEnded, run.turn, tuple(run.results), run.turn_usage)
         run.batch = None
 
 
@@ -159,7 +179,7 @@ def cut_message(state: CoreState) -> None:
     run.partial = run.message.build(stop, error)
     said = run.message.build(stop, error, cut=True)
     run.message = None
-    run.usage += said.usage or NO_USAGE
+    state.count_usage(said.usage)
     keeps = state.config.interrupted_message == "keep"
     kept = (keeps if said.content else failure is not None and _synthesizes(state)) and _has_room(state)
     if kept:

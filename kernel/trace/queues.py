@@ -15,7 +15,9 @@ QUEUES: Final = ("steering", "follow_up")
 
 
 def g6_items_enter_at_boundaries(run: Run) -> Iterator[Breach]:
-    """User messages open a turn, a prompt only the first one, and a follow-up never joins another kind."""
+    """User messages open a turn, a prompt only the first one and a correction only a later one; a follow-up or a correction
+    never joins another kind.
+    """
     for number, turn in enumerate(turns_of(run), start=1):
         answered = False
         origins: list[str] = []
@@ -32,7 +34,7 @@ def g6_items_enter_at_boundaries(run: Run) -> Iterator[Breach]:
 def _may_follow(number: int, origins: Sequence[str]) -> bool:
     first, last = origins[0], origins[-1]
     if len(origins) == 1:
-        return last in QUEUES or (last == "prompt" and number == 1)
+        return last in QUEUES or last == ("prompt" if number == 1 else "correction")
     if last == "steering":
         return first == "steering" or number == 1
     return last == first == "follow_up" and "steering" not in origins

@@ -54,9 +54,10 @@ CONSTANTS: Final = (
     ("EMPTY", "ANSWERED", "OWED"),
     ("UNDECIDED", "WELL", "ILL"),
     ("MANUAL", "THRESHOLD", "OVERFLOW"),
-    ("NOTHING", "PROJECTION", "REQUEST", "STOP_HOOK", "SUMMARY"),
+    ("NOTHING", "PROJECTION", "REQUEST", "STOP_HOOK", "SUMMARY", "CHECK"),
     ("NO_TIMER", "TICKING", "OVER"),
     ("UNASKED", "GO_ON", "STOP"),
+    ("UNCHECKED", "RIGHT", "WRONG"),
 )
 UNPICKED: Final = 255
 HEAD: Final = """\

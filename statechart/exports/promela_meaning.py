@@ -25,6 +25,7 @@ SAYS: Final[dict[Fact, str]] = {
     Fact.CALL_PREPARED: "preparing > 0",
     Fact.TOOL_SETTLED: "running > 0",
     Fact.HOOK_RETURNED: "hooks > 0 || going == STOP_HOOK",
+    Fact.OUTPUT_CHECKED: "going == CHECK",
     Fact.SUMMARIZED: "going == SUMMARY",
     Fact.SUMMARY_FAILED: "going == SUMMARY",
     Fact.BACKOFF_ELAPSED: "backoff == TICKING",
@@ -62,6 +63,7 @@ GUARDS: Final[dict[Guard, str]] = {
     Guard.COMPACTION_DUE: "!threshold_tried && pick_due",
     Guard.OVERFLOW_RECOVERABLE: "pick_overflow && !overflow_tried",
     Guard.RETRYABLE: "pick_passing && !pick_overflow && attempts + 1 < ATTEMPTS",
+    Guard.USAGE_LEFT: "!pick_spent",
     Guard.RESPONSE_FITS: "pick_fits",
     Guard.CALLS_RUNNABLE: "pick_calls > 0 && !pick_truncated",
     Guard.BATCH_OVER: (
@@ -72,6 +74,9 @@ GUARDS: Final[dict[Guard, str]] = {
     Guard.STOP_WANTED: "stop == STOP",
     Guard.TURN_LEFT: "turn < TURNS",
     Guard.TURN_OWED: "owed",
+    Guard.OUTPUT_DUE: "pick_output && tail == ANSWERED && answer == UNCHECKED",
+    Guard.OUTPUT_WRONG: "answer == WRONG",
+    Guard.CORRECTION_FITS: "pick_fits",
     Guard.COMPACTION_MANUAL: "compaction == MANUAL",
     Guard.COMPACTION_THRESHOLD: "compaction == THRESHOLD",
     Guard.SUMMARY_SHRINKS: "pick_shrinks",
@@ -135,7 +140,7 @@ ACTIONS: Final[dict[Action, str]] = {
   fi""",
     Action.CLEAR_QUEUES: _CLEAR_QUEUES,
     Action.OPEN_TURN: """turn++; turn_open = 1; drop_calls();
-  owed = 0; stop = UNASKED; attempts = 0; overflow_tried = 0; threshold_tried = 0""",
+  owed = 0; stop = UNASKED; answer = UNCHECKED; attempts = 0; overflow_tried = 0; threshold_tried = 0""",
     Action.ACCEPT_PROMPT: "tail = OWED",
     Action.ACCEPT_STEERING: """drained = 1;
   if
@@ -150,6 +155,7 @@ ACTIONS: Final[dict[Action, str]] = {
   :: follow_up == 0 -> followed = 0
   fi;
   follow_up = follow_up - followed""",
+    Action.ACCEPT_CORRECTION: "tail = OWED",
     Action.AWAIT_DELIVERY: "pending = 1",
     Action.PROJECT: "drained = 1; start(PROJECTION)",
     Action.PREPARE_REQUEST: "going = NOTHING",
@@ -196,6 +202,8 @@ ACTIONS: Final[dict[Action, str]] = {
     Action.CLOSE_BATCH: "if :: open_calls > 0 -> owed = 1 :: else fi; drop_calls()",
     Action.ASK_STOP: "start(STOP_HOOK)",
     Action.TAKE_STOP_ANSWER: "going = NOTHING; if :: stop = STOP :: stop = GO_ON fi",
+    Action.CHECK_OUTPUT: "start(CHECK)",
+    Action.TAKE_OUTPUT: "going = NOTHING; if :: answer = RIGHT :: answer = WRONG fi",
     Action.START_BACKOFF: "attempts++; backoff = TICKING",
     Action.END_BACKOFF: "backoff = NO_TIMER",
     Action.START_COMPACTION: """drained = 1;
@@ -215,6 +223,8 @@ ACTIONS: Final[dict[Action, str]] = {
     Action.ACCEPT_CANCEL: "decide(ILL)",
     Action.FAIL_BY_DEADLINE: "decide(ILL)",
     Action.FAIL_BY_LISTENER: "decide(ILL)",
+    Action.FAIL_BY_USAGE: "decide(ILL)",
+    Action.FAIL_BY_OUTPUT: "decide(ILL)",
     Action.HALT: "decide(ILL)",
     Action.STOP_WORK: f"{_START_GRACE}; if :: backoff != NO_TIMER -> backoff = OVER :: else fi",
     Action.RELEASE_WORK: """if

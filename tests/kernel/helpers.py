@@ -12,6 +12,7 @@ from kernel.estimators import UsageOnlyEstimator
 from kernel.events import Event
 from kernel.inputs import Advance, Input, ModelPart, Projected, Prompt, QueuedItem, ResponseCompleted, Settled, Steer
 from kernel.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from kernel.outputs import output_of
 from kernel.setup import Setup
 from kernel.shadow import shadow
 from kernel.testing import Gates, Recorder, ScriptedModel, SimulatedLoop
@@ -201,11 +202,12 @@ class Bench:
         hooks: Iterable[str] = (),
         messages: Iterable[Message] = (),
         window: int | None = None,
+        output: Any = None,
         **policies: Any,
     ) -> None:
         self.arguments = (
             KernelConfig(**policies),
-            Setup(None, no_stream, specs_of(tools), context_window=window),
+            Setup(None, no_stream, specs_of(tools), context_window=window, output=output_of(output)),
             frozenset(hooks),
             tuple(messages),
         )

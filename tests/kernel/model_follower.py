@@ -21,12 +21,14 @@ from kernel.guards import (
     prompt_fits,
     response_fits,
     summary_shrinks,
+    usage_left,
 )
 from kernel.state import CallStatus, CoreState
 from statechart import Ask, Command, Fact, Leaf, Refuse, decisions
 from statechart.model import SAYS, USES, Model, Way
 from statechart.world import (
     ANSWERED,
+    CHECK,
     EMPTY,
     GO_ON,
     ILL,
@@ -39,14 +41,17 @@ from statechart.world import (
     OWED,
     PROJECTION,
     REQUEST,
+    RIGHT,
     STOP,
     STOP_HOOK,
     SUMMARY,
     THRESHOLD,
     TICKING,
     UNASKED,
+    UNCHECKED,
     VECTOR,
     WELL,
+    WRONG,
     Bounds,
     Free,
     Picks,
@@ -61,6 +66,7 @@ SINGLE = {
     Leaf.REQUESTING: REQUEST,
     Leaf.STREAMING: REQUEST,
     Leaf.STEERING: STOP_HOOK,
+    Leaf.FOLLOW_UP: CHECK,
     Leaf.COMPACTION: SUMMARY,
 }
 """What goes on where it is no call of a batch."""
@@ -87,6 +93,7 @@ def abstract(state: CoreState, beside: World) -> World:
     w.turn, w.drained, w.turn_open = run.turn, int(run.steering_drained), int(run.turn_open)
     w.attempts, w.overflow_tried, w.threshold_tried = run.attempts, int(run.overflow_tried), int(run.threshold_tried)
     w.stop = UNASKED if run.stop_answer is None else STOP if run.stop_answer else GO_ON
+    w.answer = UNCHECKED if run.output is None else RIGHT if run.output.error is None else WRONG
     w.message = int(run.message is not None)
     w.backoff = (TICKING if Fact.BACKOFF_ELAPSED in run.timers else OVER) if run.backing_off else NO_TIMER
     w.compaction = REASONS[run.compaction.reason] if run.compaction is not None else 0
@@ -149,6 +156,9 @@ READ: dict[Free, Callable[[CoreState, Any], int]] = {
     Free.RESULT_HOOK: hook_follows,
     Free.STOP_HOOK: lambda state, said: "should_stop_after_turn" in state.hooks,
     Free.STOPS: lambda state, said: said.answer,
+    Free.SPENT: lambda state, said: not usage_left(state, said),
+    Free.OUTPUT: lambda state, said: state.setup.output is not None,
+    Free.WRONG: lambda state, said: said.error is not None,
     Free.SHRINKS: summary_shrinks,
     Free.ALL: _mode,
     Free.FAILS_RUN: fails_run,
@@ -171,12 +181,13 @@ TOLD_BY: dict[Command | Fact, tuple[Free, ...]] = {
     Command.FOLLOW_UP: (Free.FITS,),
     Command.COMPACT: (Free.COMPACTABLE,),
     Command.UNQUEUE: (Free.STEERS, Free.FOLLOWS),
-    Fact.ADVANCE: (Free.DUE, Free.COMPACTABLE, Free.STOP_HOOK, Free.ALL),
+    Fact.ADVANCE: (Free.DUE, Free.COMPACTABLE, Free.STOP_HOOK, Free.ALL, Free.SPENT, Free.OUTPUT, Free.FITS),
     Fact.RESPONSE_COMPLETED: (Free.FITS, Free.CALLS, Free.TRUNCATED),
     Fact.RESPONSE_FAILED: (Free.OVERFLOW, Free.PASSING),
     Fact.CALL_PREPARED: (Free.UNFIT,),
     Fact.TOOL_SETTLED: (Free.TERMINATES, Free.RESULT_HOOK),
     Fact.HOOK_RETURNED: (Free.STOPS,),
+    Fact.OUTPUT_CHECKED: (Free.WRONG,),
     Fact.SUBSCRIBER_FAILED: (Free.FAILS_RUN,),
 }
 """Which readings a trigger has; `summarized` has one that only a compaction can be asked for."""
@@ -249,7 +260,7 @@ class Follower:
         if trigger is Fact.SUMMARIZED and state.leaf is Leaf.COMPACTION:
             told[Free.SHRINKS] = READ[Free.SHRINKS](state, input)
         for free in TOLD_BY.get(trigger, ()):
-            if state.run is not None or free is not Free.DUE:
+            if state.run is not None or free not in (Free.DUE, Free.SPENT):
                 told[free] = READ[free](state, input)
         self._seen = Seen(trigger, tuple(answers), node, told)
 

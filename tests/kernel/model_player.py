@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
-from kernel import CompactionPolicy, RetryPolicy
+from kernel import CompactionPolicy, RetryPolicy, UsageLimit
 from kernel.config import KernelConfig
 from kernel.core import Core
 from kernel.effects import (
@@ -20,6 +20,7 @@ from kernel.effects import (
     CallHook,
     CallModel,
     CancelWork,
+    CheckOutput,
     ItemsLeft,
     PrepareCall,
     Project,
@@ -31,6 +32,7 @@ from kernel.effects import (
 )
 from kernel.errors import Failure, KernelError
 from kernel.events import RunFinished, RunStarted
+from kernel.frozen import FrozenDict
 from kernel.inputs import (
     Advance,
     CallPrepared,
@@ -44,6 +46,7 @@ from kernel.inputs import (
     Halted,
     HookReturned,
     ModelPart,
+    OutputChecked,
     Projected,
     Prompt,
     QueuedItem,
@@ -62,7 +65,7 @@ from kernel.inputs import (
     WaitForIdle,
 )
 from kernel.messages import StopReason, Text, TextDelta, UserMessage
-from kernel.setup import Setup
+from kernel.setup import OutputSpec, Setup
 from kernel.state import CallStatus, OpenCall
 from kernel.testing import call
 from kernel.tools import specs_of
@@ -74,15 +77,17 @@ from statechart.world import TICKING, Bounds, Free, World
 from tests.kernel.helpers import Act, no_stream, turns
 from tests.kernel.model_follower import TOLD_BY, Follower
 
-STARTS = (Project, CallModel, PrepareCall, RunTool, CallHook, Summarize)
+STARTS = (Project, CallModel, PrepareCall, RunTool, CallHook, CheckOutput, Summarize)
 KIND_AT = {
     Leaf.OPENING: Project,
     Leaf.REQUESTING: CallModel,
     Leaf.STEERING: CallHook,
+    Leaf.FOLLOW_UP: CheckOutput,
     Leaf.COMPACTION: Summarize,
 }
 TIMERS = (Fact.BACKOFF_ELAPSED, Fact.GRACE_ELAPSED, Fact.DEADLINE_ELAPSED)
 FOREVER = 10_000
+ANY_OUTPUT = OutputSpec(FrozenDict(), str)
 SETTLED_BY_THE_STATE = (Free.COMPACTABLE, Free.STEERS, Free.FOLLOWS)
 """What the model does not ask only where the state has the answer."""
 Chosen = Callable[[Sequence[Any]], Any]
@@ -223,6 +228,10 @@ class Player:
             "steering_mode": mode,
             "follow_up_mode": mode,
         }
+        if told.get(Free.SPENT):
+            changes["usage_limit"] = UsageLimit(requests=1)
+            state.live.requests += 1
+        state.setup = evolve(self.setup, output=ANY_OUTPUT if told.get(Free.OUTPUT) else None)
         if told.get(Free.COMPACTABLE) == 0:
             changes["compaction"] = evolve(self.config.compaction, keep_turns=FOREVER)
         state.config = evolve(self.config, **changes)
@@ -336,6 +345,9 @@ INPUTS: dict[Command | Fact, Callable[[Player, dict[Free, int]], Any]] = {
     ),
     Fact.TOOL_SETTLED: Player.settled,
     Fact.HOOK_RETURNED: Player.hook,
+    Fact.OUTPUT_CHECKED: lambda player, told: OutputChecked(
+        player.single(), "it does not fit" if told.get(Free.WRONG) else None
+    ),
     Fact.SUMMARIZED: lambda player, told: Summarized(player.single(), "s" if told.get(Free.SHRINKS, 1) else " "),
     Fact.SUMMARY_FAILED: lambda player, told: SummaryFailed(player.single(), Failure("no summary")),
     Fact.SUBSCRIBER_FAILED: lambda player, told: player.subscriber_failure(),

@@ -6,9 +6,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 from hypothesis import strategies as st
 
+from kernel.errors import UNWRITTEN
 from kernel.frozen import FrozenDict, freeze
 from kernel.messages import Image, Usage
-from kernel.setup import Setup, ToolSpec
+from kernel.setup import OutputSpec, Setup, ToolSpec
 
 TEXTS = st.text(st.characters(), max_size=6) | st.lists(
     st.sampled_from(["\ud83d", "\ude00", "\U0001f600", "\ufdd0", "\u2028", "\x85", "\0", '"', "\\", "\n", "é", "is"]),
@@ -59,7 +60,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
 def built(kind: Any, **instead: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Values of a class of attrs: each field by its type, but *instead*. What the class refuses is not among them."""
     fields = {field.name: field for field in attrs.fields(attrs.resolve_types(kind)) if field.init}
-    fields.pop("cause", None)  # an exception is not written, and no part of a failure's equality
+    # What is not written, an exception for one, is no part of a value's equality.
+    fields = {name: field for name, field in fields.items() if field.metadata != UNWRITTEN}
     given = {name: instead[name] if name in instead else values_of(field.type) for name, field in fields.items()}
 
     def make(values: dict[str, Any]) -> Any:
@@ -72,8 +74,9 @@ def built(kind: Any, **instead: st.SearchStrategy[Any]) -> st.SearchStrategy[Any
 
 
 TOOL = built(ToolSpec, execute=st.just(print), validate=st.just(print), resources=st.none())
+OUTPUT = st.none() | built(OutputSpec, check=st.just(print))
 SETUPS = st.builds(
     lambda setup, tools: attrs.evolve(setup, tools={tool.name: tool for tool in tools}),
-    built(Setup, model=st.none(), stream=st.just(print), tools=st.just({})),
+    built(Setup, model=st.none(), stream=st.just(print), tools=st.just({}), output=OUTPUT),
     st.lists(TOOL, max_size=2),
 )

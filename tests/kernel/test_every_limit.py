@@ -21,6 +21,7 @@ from kernel import (
     ReasoningDelta,
     RetryPolicy,
     Usage,
+    UsageLimit,
 )
 from kernel.effects import StartTimer
 from kernel.inputs import ResponseFailed, SubscriberFailure, TimerDue
@@ -196,6 +197,22 @@ def keeps_turns(limit: int, amount: int) -> bool:
     return history[-2 * amount] in stage.agent.messages
 
 
+def tokens_used(limit: int, amount: int) -> bool:
+    """*amount* tokens are used before the last request, which is sent while one is left."""
+    script = [Usage(amount - 1), *calls(1)], ["done"]
+    return limited("usage_limit", UsageLimit(tokens=limit), *script, tools=[Act()]).status == "completed"
+
+
+def requests_made(limit: int, amount: int) -> bool:
+    script = [calls(1)] * (amount - 1)
+    return limited("usage_limit", UsageLimit(requests=limit), *script, ["done"], tools=[Act()]).status == "completed"
+
+
+def calls_made(limit: int, amount: int) -> bool:
+    script = calls(amount - 1), calls(1), ["done"]
+    return limited("usage_limit", UsageLimit(tool_calls=limit), *script, tools=[Act()]).status == "completed"
+
+
 LIMITS: dict[tuple[type, str], tuple[Use, Any, Any]] = {
     (KernelConfig, "max_turns"): (takes_turns, 3, 1),
     (KernelConfig, "queue_limit"): (queues, 5, 1),
@@ -206,6 +223,9 @@ LIMITS: dict[tuple[type, str], tuple[Use, Any, Any]] = {
     (KernelConfig, "stream_idle_timeout"): (lets_a_model_think, 10.0, 0.1),
     (KernelConfig, "run_deadline"): (lets_a_run_take, 10.0, 0.1),
     (KernelConfig, "event_buffer"): (keeps_events, 30, 1),
+    (UsageLimit, "tokens"): (tokens_used, 100, 1),
+    (UsageLimit, "requests"): (requests_made, 4, 1),
+    (UsageLimit, "tool_calls"): (calls_made, 4, 1),
     (RetryPolicy, "max_attempts"): (asks_again, 4, 1),
     (RetryPolicy, "base_delay"): (waits_first, 2.0, 0.1),
     (RetryPolicy, "max_delay"): (waits_at_most, 7.0, 0.1),
@@ -216,7 +236,7 @@ LIMITS: dict[tuple[type, str], tuple[Use, Any, Any]] = {
 """How each limit is used, a number for it, and what "one past it" means. A moment past a time is enough."""
 NUMBERS = [
     (owner, field.name)
-    for owner in (KernelConfig, RetryPolicy, CompactionPolicy)
+    for owner in (KernelConfig, UsageLimit, RetryPolicy, CompactionPolicy)
     for field in attrs.fields(owner)
     if {int, float} & {field.type, *get_args(field.type)}
 ]

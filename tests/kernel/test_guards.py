@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kernel import CompactionPolicy, RetryPolicy
+from kernel import CompactionPolicy, RetryPolicy, Usage, UsageLimit
 from kernel.guards import GUARDS
 from kernel.inputs import (
     Advance,
@@ -16,6 +16,7 @@ from kernel.inputs import (
     FollowUp,
     HookReturned,
     ModelPart,
+    OutputChecked,
     QueuedItem,
     ResponseCompleted,
     ResponseFailed,
@@ -24,6 +25,7 @@ from kernel.inputs import (
     ToolSettled,
 )
 from kernel.messages import AssistantMessage, StopReason, SummaryMessage, Text, TextDelta, UserMessage
+from kernel.open_message import OpenMessage
 from kernel.testing import call
 from statechart import Guard, Leaf
 from tests.kernel.helpers import Act, Bench, failure, turns
@@ -198,6 +200,45 @@ def overflowed_before() -> tuple[Bench, Any]:
     return bench, input
 
 
+def checked(error: str | None = None, **arguments: Any) -> Case:
+    """An answer that was held against what was asked for."""
+
+    def case() -> tuple[Bench, Any]:
+        bench, _ = answered(TextDelta("a"), output=list[int], **arguments)()
+        bench.advance()
+        bench.advance()
+        bench.put(OutputChecked(bench.work, error))
+        return bench, None
+
+    return case
+
+
+def spending(*parts: Any, **limits: int) -> Case:
+    """A response after one that had a call, under a limit of usage."""
+
+    def case() -> tuple[Bench, Any]:
+        bench = Bench(tools=[Act()], usage_limit=UsageLimit(**limits))
+        bench.to_tools(CALLS[0])
+        bench.state.live.usage = Usage(6, 3)
+        for part in parts:
+            bench.state.live.message = OpenMessage("r1:2")
+            bench.state.live.message.usage = part
+        return bench, None
+
+    return case
+
+
+def asking_for(count: int, stop: StopReason | None = None) -> Case:
+    """A response of so many calls, in a run that has had one and may have three."""
+
+    def case() -> tuple[Bench, Any]:
+        bench, input = requested(ResponseCompleted(0, stop), *CALLS[:count], usage_limit=UsageLimit(tool_calls=3))()
+        bench.state.live.tool_calls = 1
+        return bench, input
+
+    return case
+
+
 CALLS = tuple(call(f"c{number}", "act") for number in range(3))
 
 YES: dict[Guard, list[Case]] = {
@@ -225,7 +266,17 @@ YES: dict[Guard, list[Case]] = {
         requested(None, *CALLS, message_limit=None),
         requested(),
     ],
-    Guard.CALLS_RUNNABLE: [requested(ResponseCompleted(0), CALLS[0]), requested(ResponseCompleted(0, "stop"), CALLS[0])],
+    Guard.CALLS_RUNNABLE: [
+        requested(ResponseCompleted(0), CALLS[0]),
+        requested(ResponseCompleted(0, "stop"), CALLS[0]),
+        asking_for(2),
+    ],
+    Guard.USAGE_LEFT: [
+        opened(), spending(tokens=10), spending(requests=2), spending(tool_calls=1), spending(Usage(1, 0), tokens=11),
+    ],
+    Guard.OUTPUT_DUE: [answered(TextDelta("a"), output=list[int])],
+    Guard.OUTPUT_WRONG: [checked("no")],
+    Guard.CORRECTION_FITS: [checked("no", message_limit=4), checked("no", message_limit=None)],
     Guard.BATCH_OVER: [
         batch(lambda work: CallPrepared(work, error="no"), run=False),
         batch(settled),
@@ -272,8 +323,19 @@ NO: dict[Guard, list[Case]] = {
     Guard.CALLS_RUNNABLE: [
         requested(ResponseCompleted(0), TextDelta("a")),
         requested(ResponseCompleted(0, StopReason.LENGTH), CALLS[0]),
+        asking_for(3),
         requested(ResponseCompleted(0)),
     ],
+    Guard.USAGE_LEFT: [
+        spending(tokens=9), spending(requests=1), spending(Usage(1, 0), tokens=10), spending(tokens=1, requests=9),
+    ],
+    Guard.OUTPUT_DUE: [
+        answered(TextDelta("a")),
+        checked(),
+        checked("no"),
+    ],
+    Guard.OUTPUT_WRONG: [checked(), answered(TextDelta("a"), output=list[int])],
+    Guard.CORRECTION_FITS: [checked("no", message_limit=3)],
     Guard.BATCH_OVER: [
         batch(lambda work: CallPrepared(work), run=False),
         batch(settled, calls=2),

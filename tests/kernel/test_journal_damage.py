@@ -114,7 +114,7 @@ def spoiled(data: dict) -> list[dict]:
     for key, value in data.items():
         made.append({name: said for name, said in data.items() if name != key})
         wrong = {"zz": [[]]} if not isinstance(value, dict) else [["zz"]]
-        if not (data.get("is") == "CustomMessage" and key == "data"):
+        if not (data.get("is") == "CustomMessage" and key == "data") and key != "output_schema":
             made.append(data | {key: wrong})
         if isinstance(value, dict) and key not in ("arguments", "parameters", "data"):
             made += [data | {key: inner} for inner in spoiled(value)]

@@ -67,7 +67,7 @@ def patient(w: World, pick: Picks) -> object:
 
 
 OPENED = "prompt(fits)"
-ASKING = f"{OPENED} → advance(not due) → projected → advance"
+ASKING = f"{OPENED} → advance(not spent, not due) → projected → advance"
 STREAMING = f"{ASKING} → response_started"
 IN_TOOLS = f"{STREAMING} → response_completed(fits, calls=1, not truncated)"
 ANSWER = f"{STREAMING} → response_completed(fits, calls=0)"
@@ -78,24 +78,24 @@ FAULTS: list[tuple[str, Callable[[], Exploration], str]] = [
     (
         "drain points",
         lambda: broken(changed(BATCH, do=(A.ADVANCE_BATCH, A.ACCEPT_STEERING))),
-        IN_TOOLS.replace("(not due)", "(not due) → steer(fits)") + " → advance",
+        IN_TOOLS.replace("(not spent, not due)", "(not spent, not due) → steer(fits)") + " → advance",
     ),
     ("decided once", lambda: broken(changed(UNWOUND, do=(A.COMPLETE, *UNWOUND.do))), f"{OPENED} → cancel → advance"),
     (
         "termination",
         lambda: broken(actions={**ACTIONS, A.START_COMPACTION: forgetful}),
-        f"{OPENED} → advance(due) → advance → summarized(not shrinks) → advance(due)",
+        f"{OPENED} → advance(not spent, due) → advance → summarized(not shrinks) → advance(not spent, due)",
     ),
     ("no dead end", lambda: broken(changed(BACKOFF, do=BACKOFF.do[:-1])), RETRIED),
     (
         "finished once",
         lambda: broken(changed(FINISH, do=(A.FINISH, A.AWAIT_DELIVERY))),
-        f"{OPENED} → halted → advance → advance",
+        f"{OPENED} → advance(spent) → advance → advance",
     ),
     (
         "delivered first",
         lambda: broken(changed(PROJECTED, do=(*PROJECTED.do[:-1], A.SEND_REQUEST))),
-        f"{OPENED} → advance(not due) → projected",
+        f"{OPENED} → advance(not spent, not due) → projected",
     ),
     (
         "bounded",
@@ -106,9 +106,9 @@ FAULTS: list[tuple[str, Callable[[], Exploration], str]] = [
     (
         "nothing open",
         lambda: broken(tuple(row for row in changed(UNWOUND, when=()) if row is not WAITING)),
-        f"{OPENED} → advance(not due) → cancel → advance",
+        f"{OPENED} → advance(not spent, not due) → cancel → advance",
     ),
-    ("answered", lambda: broken(without(LATE)), f"{OPENED} → advance(due) → advance → cancel → summarized"),
+    ("answered", lambda: broken(without(LATE)), f"{OPENED} → advance(not spent, due) → advance → cancel → summarized"),
     (
         "closed",
         lambda: broken(tuple(row for row in changed(TO_IDLE, unless=()) if row is not TO_CLOSED)),
@@ -118,6 +118,13 @@ FAULTS: list[tuple[str, Callable[[], Exploration], str]] = [
         "follow-ups",
         lambda: broken(tuple(row for row in changed(FOLLOWED, unless=()) if row is not STEERED)),
         ANSWER.replace(OPENED, f"{OPENED} → follow_up(fits)") + " → advance(not stop_hook) → steer(fits) → advance",
+    ),
+    (
+        "answer fits",
+        lambda: broken(
+            tuple(row for row in changed(COMPLETE, unless=COMPLETE.unless[:-1]) if G.OUTPUT_WRONG not in row.when)
+        ),
+        f"{ANSWER} → advance(not stop_hook) → advance(output) → output_checked(wrong) → advance",
     ),
     (
         "conserved",
@@ -133,12 +140,12 @@ FAULTS: list[tuple[str, Callable[[], Exploration], str]] = [
     (
         "outcome held",
         lambda: broken(changed(COMPLETE, do=COMPLETE.do[1:])),
-        f"{ANSWER} → advance(not stop_hook) → advance",
+        f"{ANSWER} → advance(not stop_hook) → advance(not output)",
     ),
     (
         "stays stopped",
         lambda: broken(changed(WAITING, target=INTERNAL, do=(A.SEND_REQUEST,))),
-        f"{OPENED} → advance(not due) → cancel → advance",
+        f"{OPENED} → advance(not spent, not due) → cancel → advance",
     ),
 ]
 

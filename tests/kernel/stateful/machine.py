@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from attrs import evolve
 from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -16,7 +17,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from kernel import Agent, CompactionPolicy, Event, Hooks, KernelConfig, RetryPolicy
+from kernel import Agent, CompactionPolicy, Event, Hooks, KernelConfig, RetryPolicy, UsageLimit
+from kernel.frozen import FrozenDict
+from kernel.inputs import Configure
+from kernel.setup import OutputSpec
 from kernel.testing import SimulatedLoop
 from statechart import Leaf
 from tests.kernel.stateful.commands import BAD, Commands
@@ -79,6 +83,7 @@ CONFIGS: Final = st.fixed_dictionaries(
         "tool_timeout": st.just(2.5),
         "stream_idle_timeout": st.sampled_from((2.0, None)),
         "run_deadline": st.just(6.0),
+        "usage_limit": st.sampled_from((UsageLimit(requests=2), UsageLimit(tokens=250), UsageLimit(tool_calls=1))),
         "event_buffer": st.just(5),
     },
 )
@@ -143,8 +148,11 @@ class AgentMachine(RuleBasedStateMachine):
         window=st.sampled_from((None, 100)),
         order=st.binary(max_size=64),
         turns=st.integers(0, 3),
+        output=st.booleans(),
     )
-    def build(self, config: dict[str, Any], hooks: set[str], window: int | None, order: bytes, turns: int) -> None:
+    def build(
+        self, config: dict[str, Any], hooks: set[str], window: int | None, order: bytes, turns: int, output: bool = False
+    ) -> None:
         """Make the agent, with the recorder as its first listener and a few turns behind it."""
         world, chosen = self.world, KernelConfig(**config)
         self.order = list(reversed(order))
@@ -161,6 +169,9 @@ class AgentMachine(RuleBasedStateMachine):
                 journal=self.journal,
             )
             world.agent.subscribe(SeeingRecorder(world))
+            if output:
+                spec = OutputSpec(FrozenDict(), world.judge)
+                world.agent._shell.command(Configure(evolve(core_of(world.agent).setup, output=spec)), "configure")
         COVERAGE.watch(world.agent)
         for _ in range(turns):
             self.converse(0, None, b"")

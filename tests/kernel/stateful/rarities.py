@@ -6,13 +6,14 @@ Each is a short program of the state machine's own rules, so that every promise 
 from collections.abc import Callable
 from typing import Any, Final
 
-from kernel import CompactionPolicy
+from kernel import CompactionPolicy, UsageLimit
 from tests.kernel.stateful.machine import AgentMachine
 
 Play = Callable[[AgentMachine], None]
 LONG_SUMMARY: Final = bytes([0, 7])
 """The run is read at once, and the compactor's summary is no shorter than what it stands for."""
 DEAF_TOOL: Final = 6
+WRONG, CANCELS = 1, 2
 
 
 def steers_at_the_last_poll(machine: AgentMachine) -> None:
@@ -118,6 +119,18 @@ def speaks_late_in_the_next_run(machine: AgentMachine) -> None:
     machine.settle(b"")
 
 
+def answers_wrongly(machine: AgentMachine) -> None:
+    """The answer is not what was asked for, and then it is."""
+    machine.world.verdicts = [WRONG]
+    machine.converse(0, "say", b"")
+
+
+def is_cancelled_by_the_check(machine: AgentMachine) -> None:
+    """The check of the answer cancels the run."""
+    machine.world.verdicts = [CANCELS]
+    machine.converse(0, "say", b"")
+
+
 PLAYS: Final[tuple[tuple[Play, dict[str, Any]], ...]] = (
     (steers_at_the_last_poll, {}),
     (steers_at_the_last_poll, {"max_turns": 1}),
@@ -134,13 +147,19 @@ PLAYS: Final[tuple[tuple[Play, dict[str, Any]], ...]] = (
     (dies_while_it_cancels, {}),
     (runs_out_of_time_while_it_cancels, {"run_deadline": 6.0}),
     (speaks_late_in_the_next_run, {}),
+    (answers_wrongly, {"output": True}),
+    (answers_wrongly, {"output": True, "max_turns": 1}),
+    (answers_wrongly, {"output": True, "usage_limit": UsageLimit(requests=1)}),
+    (answers_wrongly, {"output": True, "message_limit": 9, "turns": 3}),
+    (is_cancelled_by_the_check, {"output": True}),
 )
 
 
 def play(program: Play, config: dict[str, Any]) -> None:
     """A program on an agent of its own, from the beginning to the end of its loop."""
-    machine = AgentMachine()
-    machine.build({"compaction": CompactionPolicy(keep_turns=1, reserve=0), **config}, set(), None, b"", 3)
+    machine, policies = AgentMachine(), dict(config)
+    output, turns = policies.pop("output", False), policies.pop("turns", 3)
+    machine.build({"compaction": CompactionPolicy(keep_turns=1, reserve=0), **policies}, set(), None, b"", turns, output)
     program(machine)
     machine.promises_hold()
     machine.teardown()

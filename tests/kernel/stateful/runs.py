@@ -177,6 +177,38 @@ def g10_a_threshold_ends_no_run(case: Case) -> Iterator[str]:
             yield "the run ended with a compaction that it could do without"
 
 
+def a_completed_answer_was_found_right(case: Case) -> Iterator[str]:
+    """Where something is asked for, a run completes with an answer only when its check said so, and has its value then."""
+    asked = core_of(case.world.agent).setup.output is not None
+    last = case.result.messages[-1] if case.result.messages else None
+    answered = isinstance(last, AssistantMessage) and case.result.status == "completed"
+    if answered and asked and case.result.output != case.result.final_text:
+        yield f"completed with {case.result.output!r}, and the answer is {case.result.final_text!r}"
+    if not answered and case.result.output is not None:
+        yield f"{case.result.status}, and the output is {case.result.output!r}"
+    corrections = sum(event.type == "message.accepted" and event.origin == "correction" for event in case.events)
+    if corrections > case.world.answers[case.result.run_id]:
+        yield f"{corrections} corrections, and {case.world.answers[case.result.run_id]} answers were checked"
+
+
+def g16_usage_is_bounded(case: Case) -> Iterator[str]:
+    """No request is sent when `usage_limit` is reached, and no calls are executed beyond it."""
+    limit, result = case.config.usage_limit, case.result
+    sent = sum(request.id.startswith(f"{result.run_id}:") for request in case.world.requests)
+    if result.requests < sent or sent < result.requests - 1:  # the last one may have been cancelled before it was sent
+        yield f"{sent} requests were sent, and {result.requests} are told"
+    executed = sum(event.type == "tool.ended" and event.executed for event in case.events)
+    over = limit is not None and (
+        (limit.requests is not None and sent > limit.requests)
+        or (limit.tool_calls is not None and executed > limit.tool_calls)
+    )
+    if over:
+        yield f"{sent} requests and {executed} calls under {limit}"
+    turns = [event.usage for event in case.events if event.type == "turn.ended"]
+    if sum((usage.total for usage in turns), 0) != result.usage.total:
+        yield f"the turns used {turns}, and the run {result.usage}"
+
+
 def g15_failed_hooks_are_told(case: Case) -> Iterator[str]:
     """Each hook that raised is told of, and no other; in a run that is told to stop, what came too late is not."""
     failed = Counter({hook: n for (run, hook), n in case.world.failed_hooks.items() if run == case.result.run_id})
@@ -267,6 +299,8 @@ CLAIMS: Final = (
     g7_run_ended_as_it_was_told,
     g9_attempts_are_bounded,
     g10_a_threshold_ends_no_run,
+    a_completed_answer_was_found_right,
+    g16_usage_is_bounded,
     g15_failed_hooks_are_told,
     g15_stops_when_told,
     failed_listeners_are_told,

@@ -108,6 +108,8 @@ class World:
         self.calls = 0
         self.wish: str | None = None
         self.fates: list[int] = []
+        self.verdicts: list[int] = []
+        self.answers: Counter[str] = Counter()
         self.gate = asyncio.Event()
 
     def note(self, problem: str) -> None:
@@ -184,6 +186,20 @@ class World:
         SITUATIONS["a retry was sent"] += 1
         if (list(request.messages), request.system_prompt) != (list(before.messages), before.system_prompt):
             self.note(f"the retry {request.id} is not what {before.id} was")
+
+    # ---- what a final answer must be ----
+
+    def judge(self, text: str) -> str:
+        """Hold an answer against what was asked for; while it does, things happen."""
+        self.begin("the check of an answer", Phase.FOLLOW_UP)
+        how = self.verdicts.pop(0) if self.verdicts else self.tape.take(8)
+        if deed := {2: "cancel", 3: "steer", 4: "follow_up", 5: "steer"}.get(how):
+            self.act(deed)
+        wrong = how in (1, 4, 5)
+        self.answers[self.runs[-1].run.id] += 1
+        if wrong:
+            raise ValueError("not what was asked for")
+        return text
 
     # ---- hooks and compactor ----
 
