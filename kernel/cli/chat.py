@@ -26,6 +26,7 @@ from kernel.toolbox import files
 COMMANDS: Final = ("scenario", "check", "journal", "doctor")
 """What stands in the place of a question when it is another command that is meant (`kernel.__main__`)."""
 INTERRUPTED: Final = 130  # what shells expect of a command that Ctrl-C ended
+_PROVIDERS: Final = ("openai", "anthropic")
 SLOWED: Final = 0.1
 """How fast a recording is played in a terminal: the model was too fast to be steered by hand."""
 
@@ -65,8 +66,12 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--model",
         default="replay",
-        metavar="replay|local|replay:FILE",
-        help="replay plays a recording of a real model (default), replay:FILE another one; local runs a small real model",
+        metavar="MODEL",
+        help="replay plays a recording of a real model (default), replay:FILE another one; local runs a small real model; "
+        "openai:NAME and anthropic:NAME ask a provider, with the key in OPENAI_API_KEY or ANTHROPIC_API_KEY",
+    )
+    parser.add_argument(
+        "--base-url", metavar="URL", help="for openai:NAME and anthropic:NAME: another server, such as http://127.0.0.1:8080/v1"
     )
     parser.add_argument(
         "--root", type=Path, metavar="DIR", help="the directory; default: the current one, and for replay its sample"
@@ -78,6 +83,8 @@ def _parser() -> ArgumentParser:
 
 def _model(options: Namespace) -> Model:
     kind, _, detail = options.model.partition(":")
+    if options.base_url is not None and kind not in _PROVIDERS:
+        raise ValueError(f"--base-url goes with --model openai:NAME or anthropic:NAME, not with {options.model}")
     # Nobody watches a pipe, and nobody steers through one.
     timing = sys.stdout.isatty() and not options.fast
     match kind:
@@ -85,10 +92,20 @@ def _model(options: Namespace) -> Model:
             return ReplayModel(detail or DEMO, timing=timing, speed=SLOWED)
         case "local" if not detail:
             return LocalModel()
-        case "openai":
-            raise ValueError("--model openai:NAME comes with a later release; there are replay, local and replay:FILE")
+        case "openai" if detail:
+            from kernel.models.openai import OpenAIModel
+
+            return OpenAIModel(detail, base_url=options.base_url)
+        case "anthropic" if detail:
+            from kernel.models.anthropic import AnthropicModel
+
+            return AnthropicModel(detail, base_url=options.base_url)
+        case _ if kind in _PROVIDERS:
+            raise ValueError(f"--model {kind} needs the name of a model: --model {kind}:NAME")
         case _:
-            raise ValueError(f"--model {options.model} is unknown; there are replay, local and replay:FILE")
+            raise ValueError(
+                f"--model {options.model} is unknown; there are replay, replay:FILE, local, openai:NAME and anthropic:NAME"
+            )
 
 
 def _root(options: Namespace) -> Path:

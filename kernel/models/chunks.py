@@ -10,6 +10,7 @@ from typing import Any, Final, final
 
 from kernel.errors import ModelError
 from kernel.messages import Finished, Part, ReasoningDelta, StopReason, TextDelta, ToolCallDelta, Usage
+from kernel.models.failures import error_from
 
 _STOPS: Final[dict[str, StopReason]] = {
     "stop": StopReason.STOP,
@@ -17,14 +18,6 @@ _STOPS: Final[dict[str, StopReason]] = {
     "tool_calls": StopReason.TOOL_USE,
     "function_call": StopReason.TOOL_USE,
 }
-_OVERFLOWS: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
-_SPENT: Final = frozenset(
-    {"insufficient_quota", "quota_exceeded", "billing_error", "billing_hard_limit_reached", "billing_not_active"}
-)
-"""Told with a status that would pass, such as 429, but nothing passes before somebody pays."""
-_PASSING: Final = frozenset({"rate_limit_exceeded", "rate_limit_error", "server_error", "overloaded_error", "timeout"})
-_PASSING_STATUSES: Final = frozenset({408, 409, 429})
-
 
 @final
 class ChunkReader:
@@ -68,6 +61,8 @@ class ChunkReader:
         for call in delta.get("tool_calls") or ():
             yield self._call(call)
         self._finish_reason = choice.get("finish_reason") or self._finish_reason
+        if self._finish_reason == "error":
+            raise error_from(choice.get("error") or "the model broke off its answer")
 
     def _call(self, call: Mapping[str, Any]) -> ToolCallDelta:
         function = call.get("function") or {}
@@ -89,21 +84,6 @@ class ChunkReader:
         self._last_call = place
         self._places[index] = place
         return place
-
-
-def error_from(payload: Any, status: int | None = None) -> ModelError:
-    """The error that a provider told of, in a chunk or as the body of a response with the HTTP status *status*."""
-    error = payload.get("error", payload) if isinstance(payload, Mapping) else payload
-    fields = error if isinstance(error, Mapping) else {"message": str(error)}
-    names = {str(fields.get("code")), str(fields.get("type"))}
-    code = fields.get("code")
-    number = status if status is not None else code if isinstance(code, int) else 0
-    overflow = bool(names & _OVERFLOWS)
-    passes = not overflow and not names & _SPENT
-    retryable = passes and (bool(names & _PASSING) or number in _PASSING_STATUSES or number >= 500)
-    prefix = f"HTTP {status}: " if status is not None else ""
-    text = fields.get("message") or json.dumps(fields, default=str)
-    return ModelError(f"{prefix}{str(text)[:1000]}", retryable=retryable, overflow=overflow)
 
 
 def _text(value: Any) -> str:

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 from kernel.errors import ModelError
 from kernel.messages import AssistantMessage, CustomMessage, Message, Part, SummaryMessage, ToolMessage
-from kernel.models.chunks import ChunkReader, error_from
+from kernel.models.chunks import ChunkReader
+from kernel.models.failures import error_from
 from kernel.ports import ModelRequest
 from kernel.threads import in_thread
 

@@ -6,7 +6,8 @@ import pytest
 
 from kernel.errors import ModelError
 from kernel.messages import Finished, Part, ReasoningDelta, StopReason, TextDelta, ToolCallDelta, Usage
-from kernel.models.chunks import ChunkReader, error_from
+from kernel.models.chunks import ChunkReader
+from kernel.models.failures import error_from
 
 
 def delta(finish_reason: str | None = None, **fields: Any) -> dict[str, Any]:

@@ -21,9 +21,8 @@ from kernel.models.replay import FORMAT
 
 ROOT = Path(__file__).parents[2]
 TERMINAL = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "PYTHONPATH")} | {
-    "TERM": "xterm"
-}
+UNWANTED = ("NO_COLOR", "PYTHONPATH", "OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in UNWANTED} | {"TERM": "xterm"}
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -155,8 +154,12 @@ def test_nothing_that_is_shown_can_command_the_terminal():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--model", "openai:gpt"], "--model openai:NAME comes with a later release"),
-        (["--model", "oracle"], "--model oracle is unknown; there are replay, local and replay:FILE"),
+        (["--model", "openai"], "--model openai needs the name of a model: --model openai:NAME"),
+        (["--model", "openai:gpt"], "a key is needed: set OPENAI_API_KEY in the environment"),
+        (["--model", "anthropic:claude"], "a key is needed: set ANTHROPIC_API_KEY in the environment"),
+        (["--model", "openai:gpt", "--base-url", "127.0.0.1:80"], "base_url must be an address such as http://"),
+        (["--base-url", "http://127.0.0.1:80"], "--base-url goes with --model openai:NAME or anthropic:NAME"),
+        (["--model", "oracle"], "--model oracle is unknown; there are replay, replay:FILE, local, openai:NAME"),
         (["--model", "replay:nowhere.jsonl"], "nowhere.jsonl"),
         (["--model", f"replay:{__file__}"], "line 1 of the recording: this is not JSON"),
         (["--root", "nowhere"], "root must be an existing directory, not 'nowhere'"),
