@@ -97,6 +97,22 @@ class Codec:
         """The opposite of `dump_messages`."""
         return list(self._converter.structure(data, tuple[messages.Message, ...]))
 
+    def dump_part(self, part: messages.Part) -> dict[str, Any]:
+        """A part of a response as plain data."""
+        return self._converter.unstructure(part, messages.Part)  # type: ignore[no-any-return]
+
+    def load_part(self, data: Any) -> messages.Part:
+        """The opposite of `dump_part`."""
+        return self._converter.structure(data, messages.Part)  # type: ignore[arg-type]
+
+    def dump_failure(self, failure: Failure) -> dict[str, Any]:
+        """A failure as plain data, without its cause."""
+        return self._converter.unstructure(failure)  # type: ignore[no-any-return]
+
+    def load_failure(self, data: Any) -> Failure:
+        """The opposite of `dump_failure`."""
+        return self._converter.structure(data, Failure)
+
     def dump_setup(self, setup: Setup) -> dict[str, Any]:
         """What *setup* says of its model and tools, as plain data."""
         return self._converter.unstructure(setup)  # type: ignore[no-any-return]

@@ -89,7 +89,7 @@ def _model(options: Namespace) -> Model:
     timing = sys.stdout.isatty() and not options.fast
     match kind:
         case "replay":
-            return ReplayModel(detail or DEMO, timing=timing, speed=SLOWED)
+            return ReplayModel(detail or DEMO, match=False, timing=timing, speed=SLOWED)
         case "local" if not detail:
             return LocalModel()
         case "openai" if detail:

@@ -8,7 +8,7 @@ results reach it as a user's text.
 import asyncio
 import importlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,7 +45,7 @@ class LocalModel:
         """Stop the server and free the model."""
         self._server = None
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Part]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Part, None]:
         """The model's answer."""
         reader = ChunkReader()
         async with aclosing(self.chunks(request)) as chunks:

@@ -17,7 +17,7 @@ import pytest
 from kernel.cli import doctor
 from kernel.cli.console import harmless
 from kernel.cli.setting import QUESTION, SAMPLE
-from kernel.models.replay import FORMAT
+from kernel.models.tape import FORMAT
 
 ROOT = Path(__file__).parents[2]
 TERMINAL = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -33,15 +33,23 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )  # fmt: skip
 
 
-def recording(path: Path, *chunks: tuple[float, dict[str, Any], str | None]) -> str:
+def recording(path: Path, *steps: tuple[float, str, dict[str, Any]]) -> str:
     """The argument `--model` for a recording of one answer."""
-    entries: list[Any] = [
-        {"format": FORMAT, "model": "m", "source": "s", "date": "d", "licence": "l", "scripted": "all"},
+    entries = [
+        {"format": FORMAT, "about": {"model": "m"}},
         {"request": 1},
-        *({"t": t, "data": {"choices": [{"delta": delta, "finish_reason": reason}]}} for t, delta, reason in chunks),
+        *({"request": 1, "t": t, kind: data} for t, kind, data in steps),
     ]
-    path.write_text("\n".join(map(json.dumps, entries)))
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return f"replay:{path}"
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"is": "TextDelta", "text": text}
+
+
+FINISHED = {"is": "Finished", "stop": None}
+FAILED = {"message": "no more", "code": "MODEL_FAILED", "retryable": False, "retry_after": None, "overflow": False}
 
 
 # ---- in a pipe ----
@@ -76,15 +84,17 @@ def test_it_is_said_that_a_recording_answers():
 
 def test_a_failed_run_exits_with_1(tmp_path: Path):
     """When the model fails, the outcome says why and the exit status is 1."""
-    done = run("--model", recording(tmp_path / "r.jsonl", (0, {"content": "a"}, "content_filter")), "--root", str(tmp_path))
+    model = recording(tmp_path / "r.jsonl", (0, "part", said("a")), (0, "failed", FAILED))
+    done = run("--model", model, "--root", str(tmp_path))
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith("failed (the provider's content filter ended the response): 1 turn, ")
+    assert done.stdout.splitlines()[-1].startswith("failed (no more): 1 turn, ")
 
 
 def test_writing_must_be_allowed(tmp_path: Path):
     """The agent can write a file only with `--write`."""
-    call = {"index": 0, "id": "c", "function": {"name": "write_file", "arguments": '{"path": "new", "content": "x"}'}}
-    model = recording(tmp_path / "r.jsonl", (0, {"tool_calls": [call]}, "tool_calls"))
+    arguments = {"path": "new", "content": "x"}
+    call = {"is": "ToolCall", "id": "c", "name": "write_file", "arguments": arguments, "malformed": None}
+    model = recording(tmp_path / "r.jsonl", (0, "part", call), (0, "part", FINISHED))
     assert "unknown tool 'write_file'" in run("--model", model, "--root", str(tmp_path)).stdout
     assert not (tmp_path / "new").exists()
     assert "tool ended: write_file: Wrote new: 1 bytes." in run("--model", model, "--root", str(tmp_path), "--write").stdout
@@ -135,7 +145,7 @@ def test_what_is_no_question_is_refused(arguments: list[str], said: str):
 
 def test_what_can_not_be_encoded_is_replaced(tmp_path: Path):
     """An ASCII stream does not end a run that has other characters."""
-    model = recording(tmp_path / "r.jsonl", (0, {"content": "café"}, "stop"))
+    model = recording(tmp_path / "r.jsonl", (0, "part", said("café")), (0, "part", FINISHED))
     done = run("--model", model, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert "text: caf?\n" in done.stdout
@@ -329,7 +339,7 @@ def test_no_color_is_respected():
 @TERMINAL
 def test_the_first_ctrl_c_cancels(tmp_path: Path):
     """Ctrl-C cancels the run: what was said stays, the outcome tells it, and the exit status is 1."""
-    model = recording(tmp_path / "r.jsonl", (0, {"content": "Working"}, None), (1e9, {}, "stop"))
+    model = recording(tmp_path / "r.jsonl", (0, "part", said("Working")), (1e9, "part", FINISHED))
     with terminal("-m", "kernel", "--model", model) as it:
         it.until("Working")
         it.type("\x03")

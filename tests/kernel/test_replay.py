@@ -10,24 +10,31 @@ import pytest
 
 from kernel import Agent, AssistantMessage, ModelError, ModelRequest, ToolMessage
 from kernel.cli.setting import QUESTION, SAMPLE, SYSTEM_PROMPT
-from kernel.messages import Finished, Part, StopReason, TextDelta
-from kernel.models.replay import DEMO, FORMAT, ReplayModel, read_recording
+from kernel.messages import Finished, Part, StopReason, TextDelta, ToolCallDelta
+from kernel.models.replay import DEMO, ReplayModel
+from kernel.models.tape import FORMAT, read_recording
 from kernel.testing import simulate
 from kernel.toolbox import files
 
-HEADER = {"format": FORMAT, "model": "m", "source": "s", "date": "d", "licence": "l", "scripted": "all"}
+HEADER = {"format": FORMAT, "about": {"model": "m"}}
+FAILED = {"message": "slow down", "code": "MODEL_FAILED", "retryable": True, "retry_after": 7.5, "overflow": True}
+SETUP = {"setup": 1, "system_prompt": "", "reasoning_effort": None, "output_schema": None, "tools": []}
 
 
-def chunk(t: Any, content: str = "", finish_reason: str | None = None) -> dict[str, Any]:
-    return {"t": t, "data": {"choices": [{"delta": {"content": content}, "finish_reason": finish_reason}]}}
+def part(t: Any, text: str = "", request: int = 1) -> dict[str, Any]:
+    return {"request": request, "t": t, "part": {"is": "TextDelta", "text": text}}
+
+
+def end(t: Any, request: int = 1) -> dict[str, Any]:
+    return {"request": request, "t": t, "part": {"is": "Finished", "stop": "stop"}}
 
 
 def lines(*entries: Any) -> list[str]:
-    return [json.dumps(entry) for entry in entries]
+    return [json.dumps(entry) + "\n" for entry in entries]
 
 
 TWO = lines(
-    HEADER, {"request": 1}, chunk(0, "a"), chunk(2000, "b"), chunk(2000, "", "stop"), {"request": 2}, chunk(5, "c", "stop")
+    HEADER, {"request": 1}, part(0, "a"), part(2000, "b"), end(2000), {"request": 2}, part(5, "c", 2), end(5, 2)
 )
 
 
@@ -44,7 +51,7 @@ def test_each_request_gets_its_answer():
 
 def test_a_request_past_the_end_is_told():
     """When the recording is over, the request fails with a sentence."""
-    model = ReplayModel(lines(HEADER, {"request": 1}, chunk(0, "a", "stop")))
+    model = ReplayModel(lines(HEADER, {"request": 1}, part(0, "a"), end(0)))
     simulate(answer(model))
     with pytest.raises(
         ModelError, match="the recording of m is over: request 1 was its last, and this is request 2"
@@ -80,17 +87,52 @@ def test_others_run_between_chunks():
     assert seen == ["other", "chunk"]
 
 
-def test_a_recorded_error_is_played():
-    """A chunk that tells of an error is part of a recording, and raised when it is played."""
-    model = ReplayModel(lines(HEADER, {"request": 1}, {"t": 0, "data": {"error": {"message": "slow down", "code": 429}}}))
-    with pytest.raises(ModelError, match="slow down"):
+def test_a_recorded_failure_is_raised_with_its_fields():
+    """What the kernel decides by comes back: whether it may pass, when, and whether the context was too long."""
+    model = ReplayModel(lines(HEADER, {"request": 1}, part(0, "a"), {"request": 1, "t": 0, "failed": FAILED}))
+    with pytest.raises(ModelError, match=r"^slow down$") as caught:
         simulate(answer(model))
+    assert (caught.value.retryable, caught.value.retry_after, caught.value.overflow) == (True, 7.5, True)
+
+
+def test_a_stream_that_just_ended_does_so_again():
+    """A stream without a terminal part is played as one; the kernel says what it thinks of it."""
+    model = ReplayModel(lines(HEADER, {"request": 1}, part(0, "a"), {"request": 1, "t": 0, "end": "ended"}))
+    assert simulate(answer(model)) == [TextDelta("a")]
+
+
+def test_a_response_that_was_left_is_silent_from_there_on():
+    """Nobody knows what would have come: it waits until it is left again, here by a limit of time."""
+    model = ReplayModel(lines(HEADER, {"request": 1}, part(0, "a"), {"request": 1, "t": 0, "end": "left"}))
+
+    async def main() -> None:
+        stream = model.stream(ModelRequest("r", (), "", ()))
+        assert await anext(stream) == TextDelta("a")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream), 1000)
+
+    simulate(main())
+
+
+@pytest.mark.parametrize("torn", ["", '{"request": 1, "t"'], ids=["between lines", "in a line"])
+def test_a_recording_that_was_cut_off_is_played_up_to_there(torn: str):
+    """What a program that was killed leaves is played, and the failure after it says so."""
+    model = ReplayModel([*lines(HEADER, {"request": 1}, part(0, "a")), torn])
+    seen: list[Part] = []
+
+    async def each() -> None:
+        async for part in model.stream(ModelRequest("r", (), "", ())):
+            seen.append(part)  # noqa: PERF401  # what came before the failure is to be kept
+
+    with pytest.raises(ModelError, match="is cut off here: request 1 has 1 parts and no end"):
+        simulate(each())
+    assert seen == [TextDelta("a")]
 
 
 def test_a_recording_is_read_from_a_file(tmp_path: Path):
     """A recording is given by its path, as text or as a path; empty lines in it do not matter."""
     path = tmp_path / "r.jsonl"
-    path.write_text("\n\n".join(TWO) + "\n\n")
+    path.write_text("\n".join(TWO))
     assert ReplayModel(path).recording == ReplayModel(str(path)).recording == read_recording(TWO)
 
 
@@ -100,21 +142,34 @@ def test_a_recording_is_read_from_a_file(tmp_path: Path):
         (["{"], 1, "not JSON"),
         ([b"\xff"], 1, "not JSON"),
         (["[1]"], 1, "a JSON object is expected"),
-        (lines({"request": 1}), 1, '"format": "phasekernel.recording/1"'),
-        (lines({**HEADER, "format": "phasekernel.recording/2"}), 1, "phasekernel.recording/2"),
-        (lines({"format": FORMAT, "model": "m", "source": "s", "date": "d"}), 1, "has no licence, scripted"),
-        (lines({**HEADER, "model": 3}), 1, "model"),
-        (lines(HEADER, chunk(0)), 2, "expected before the first chunk"),
+        (lines({"request": 1}), 1, f'"format": "{FORMAT}"'),
+        (lines({**HEADER, "format": "phasekernel.recording/1"}), 1, "phasekernel.recording/1"),
+        (lines({"format": FORMAT}), 1, "it has format, and about, format is right"),
+        (lines({**HEADER, "about": 3}), 1, '"about" must be an object'),
+        (lines(HEADER, part(0)), 2, "there is no request 1 before it"),
         (lines(HEADER, {"request": 2}), 2, "request 1 is expected, not 2"),
+        (lines(HEADER, {"request": True}), 2, "request 1 is expected, not True"),
         (lines(HEADER, {"request": 1}, {"request": 1}), 3, "request 2 is expected, not 1"),
-        (lines(HEADER, {"request": 1}, chunk(-1)), 3, '"t" must be'),
-        (lines(HEADER, {"request": 1}, chunk(None)), 3, '"t" must be'),
-        (lines(HEADER, {"request": 1}, chunk(True)), 3, '"t" must be'),
-        ([*lines(HEADER, {"request": 1}), '{"t": NaN, "data": {}}'], 3, '"t" must be'),
-        (lines(HEADER, {"request": 1}, chunk(5), chunk(4)), 4, "goes back from 5 to 4"),
-        (lines(HEADER, {"request": 1}, {"t": 1}), 3, '"data" must be a chunk, not None'),
-        (lines(HEADER, {"request": 1}, {"t": 1, "data": {"choices": 3}}), 3, "malformed chunk"),
-        (["", *lines(HEADER, {"request": 1}), "", "x"], 5, "not JSON"),
+        (lines(HEADER, {"what": 1}), 2, "neither a setup nor a message"),
+        (lines(HEADER, {"setup": 1}), 2, "it has setup, and"),
+        (lines(HEADER, {"message": 1, "is": "UserMessage"}), 2, "UserMessage has no content"),
+        (lines(HEADER, {"message": 2, "is": "SummaryMessage", "text": ""}), 2, "message 1 is expected, not 2"),
+        (lines(HEADER, {"request": 1, "setup": 1, "messages": []}), 2, "there is no setup 1 before it"),
+        (lines(HEADER, SETUP, {"request": 1, "setup": 1, "messages": [0]}), 3, "there is no message 0 before it"),
+        (lines(HEADER, SETUP, {"request": 1, "setup": 1, "messages": 3}), 3, '"messages" must be a list'),
+        (lines(HEADER, SETUP, {"request": 1, "setup": 1}), 3, "it has request, setup, and"),
+        (lines(HEADER, {"request": 1}, part(-1)), 3, '"t" must be'),
+        (lines(HEADER, {"request": 1}, part(None)), 3, '"t" must be'),
+        (lines(HEADER, {"request": 1}, part(True)), 3, '"t" must be'),
+        (lines(HEADER, {"request": 1}, part(float("nan"))), 3, '"t" must be'),
+        (lines(HEADER, {"request": 1}, part(5), part(4)), 4, "goes back from 5 to 4"),
+        (lines(HEADER, {"request": 1}, end(0), part(4)), 4, "request 1 has ended before"),
+        (lines(HEADER, {"request": 1}, {**part(0), "end": "left"}), 3, "it has end, part, request, t, and"),
+        (lines(HEADER, {"request": 1}, {"request": 1, "t": 0, "end": "so"}), 3, "'so' is not a valid Ending"),
+        (lines(HEADER, {"request": 1}, {"request": 1, "t": 0, "part": {"is": "Text"}}), 3, "'Text' is not known here"),
+        (lines(HEADER, {"request": 1}, {"request": 1, "t": 0, "part": 3}), 3, ""),
+        (["\n", *lines(HEADER, {"request": 1}), "\n", "x\n"], 5, "not JSON"),
+        ([*lines(HEADER, {"request": 1}), "x", *lines(part(0))], 3, "not JSON"),
     ],
 )
 def test_a_malformed_recording_is_refused_with_its_line(entries: list[Any], number: int, words: str):
@@ -166,12 +221,9 @@ def test_the_answer_is_about_what_the_tools_read():
 
 def test_what_is_scripted_is_said_and_nothing_else_is():
     """The header says that the tool calls are scripted; they are in the first answer alone."""
-    recording = read_recording(DEMO.read_text().splitlines())
-    assert "tool_calls" in recording.header.scripted
-    calling = [
-        any(chunk.data["choices"][0]["delta"].get("tool_calls") for chunk in chunks if chunk.data["choices"])
-        for chunks in recording.requests
-    ]
+    recording = read_recording(DEMO.read_text().splitlines(keepends=True))
+    assert "tool calls" in recording.about["scripted"]
+    calling = [any(isinstance(step.what, ToolCallDelta) for step in response.steps) for response in recording.responses]
     assert calling == [True, False, False]
 
 
@@ -179,7 +231,7 @@ def test_a_late_steering_is_answered_too():
     """Who steers while the last answer comes gets a recorded answer to that as well."""
 
     async def main() -> Any:
-        agent = Agent(ReplayModel(), tools=files(SAMPLE))
+        agent = Agent(ReplayModel(match=False), tools=files(SAMPLE))
         run, turns = agent.prompt(QUESTION), 0
         async for event in run:
             turns += event.type == "turn.started"
