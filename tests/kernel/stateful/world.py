@@ -279,7 +279,7 @@ class World:
             await self.ignore_cancel()
         elif how == 6:
             self.act("cancel")
-        return {5: " ", 7: "long " * 400}.get(how, "S")
+        return {5: " ", 7: "long " * 40_000}.get(how, "S")
 
 
 def differences_of(sent: Sequence[Message], there: Sequence[Message]) -> list[str]:
