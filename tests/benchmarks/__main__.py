@@ -5,14 +5,14 @@ import asyncio
 
 from attrs import evolve
 
-from tests.benchmarks import memory, micro, report, startup
+from tests.benchmarks import memory, micro, network, report, startup
 from tests.benchmarks.floor import Event, Floor
 from tests.benchmarks.measure import Row, compare
 from tests.benchmarks.sides import Side
 from tests.benchmarks.subject import Kernel
 from tests.benchmarks.workloads import workloads
 
-EXTRA = ("awaited", "in-place", "memory", "guarding", "startup")
+EXTRA = ("awaited", "in-place", "memory", "guarding", "startup", "network")
 
 
 async def _awaited(event: Event) -> None:
@@ -61,6 +61,8 @@ def main() -> None:
                 report.show(report.lines(micro.staying_rows(100_000) + micro.moving_rows(1000) + micro.size_rows()))
             case "startup":
                 report.show(report.lines(startup.import_rows() + startup.table_rows()))
+            case "network":
+                report.show(report.lines(network.cancel_rows(100)))
             case _:
                 report.show(report.lines(asyncio.run(measure(name, options.rounds))))
 

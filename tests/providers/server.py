@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -56,6 +57,8 @@ class Server:
         self.connections = 0
         self.left = threading.Event()
         """Set when a client closed its connection while it was being answered."""
+        self.left_at = 0.0
+        """When that was, by `time.perf_counter`."""
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._thread = threading.Thread(target=self._run, name="a provider", daemon=True)
@@ -101,7 +104,7 @@ class Server:
                 if not await self._answer(answer, reader, writer):
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
-            self.left.set()
+            self._see_it_leave()
         finally:
             writer.transport.abort()
 
@@ -128,10 +131,14 @@ class Server:
         await writer.drain()
         return True
 
+    def _see_it_leave(self) -> None:
+        self.left_at = time.perf_counter()
+        self.left.set()
+
     async def _do(self, deed: Deed, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         if deed is STALL:
             await reader.read(1)
-            self.left.set()
+            self._see_it_leave()
         elif deed is CLOSE:
             writer.close()
         return False
