@@ -1,13 +1,15 @@
 """Tools out of functions, and tools of any make as the agent keeps them.
 
-`@tool` makes a `FunctionTool` of a function: its signature is the schema, its docstring the description. `spec_of`
+`@tool` makes a `FunctionTool` of a function: its signature is the schema, its docstring the description; `foreign_tool`
+takes a schema that is there already. `spec_of`
 reads the fields of anything that has the shape of a tool, once, when it is handed in. `to_result` makes a result of
 whatever a tool returns.
 """
 
+import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, final, overload
 
 import msgspec
@@ -16,10 +18,10 @@ from attrs import field, frozen
 from kernel.checks import is_seconds
 from kernel.frozen import FrozenDict, freeze
 from kernel.ports import Tool, ToolContext, ToolResult
+from kernel.progress import call_function
 from kernel.schema import Validator, schema_validator
 from kernel.setup import ToolSpec
 from kernel.signatures import Signature, signature_of
-from kernel.threads import in_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,10 +57,27 @@ class FunctionTool(Generic[P, R]):
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """What the function returns: awaited when it is async, called in a daemon thread when it is not."""
         call = self._signature.bind(self.function, arguments, context)
-        if inspect.iscoroutinefunction(self.function):
-            return await call()
-        value = await in_thread(call, name=f"tool {self.name}", left=getattr(context, "hold", None))
-        return await value if inspect.isawaitable(value) else value
+        return await call_function(self.function, call, self.name, context)
+
+
+@final
+@frozen(eq=False, kw_only=True)
+class ForeignTool:
+    """A function of the arguments and the context, with a JSON Schema that came from elsewhere; see `foreign_tool`."""
+
+    name: str
+    description: str = field(repr=False)
+    parameters: Mapping[str, Any] = field(repr=False)
+    mode: Mode = "parallel"
+    timeout: float | None = None
+    replay: Replay = "never"
+    resources: Resources | None = field(default=None, repr=False)
+    _function: Callable[[dict[str, Any], ToolContext], Any] = field(repr=False)
+
+    async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """What the function returns: awaited when it is async, called in a daemon thread when it is not."""
+        call = functools.partial(self._function, arguments, context)
+        return await call_function(self._function, call, self.name, context)
 
 
 @overload
@@ -90,6 +109,9 @@ def tool(
 ) -> Any:
     """Make a tool of a function, sync or async: `@tool`, or `@tool(timeout=5)`.
 
+    A generator tells its progress with each string that it yields; its result is what it returns, or, for an async one,
+    the `ToolResult` that it yields last.
+
     >>> @tool
     ... def add(left: int, right: int = 1) -> int:
     ...     '''Add two numbers.'''
@@ -119,6 +141,32 @@ def tool(
     return make if function is None else make(function)
 
 
+def foreign_tool(
+    name: str,
+    description: str,
+    parameters: Mapping[str, Any],
+    execute: Callable[[dict[str, Any], ToolContext], Any],
+    *,
+    mode: Mode = "parallel",
+    timeout: float | None = None,
+    replay: Replay = "never",
+    resources: Resources | None = None,
+) -> ForeignTool:
+    """A tool whose *parameters* are a JSON Schema that is there already, and `execute(arguments, context)` what it does.
+
+    *execute* may be all that a function of `@tool` may be: async, ordinary (it runs in a thread), or a generator. The
+    arguments are checked against the schema; a library does that (`pip install "phasekernel[schema]"`).
+    """
+    if not callable(execute):
+        raise TypeError(f"tools: execute of {name} must be callable, not {execute!r}")
+    made = ForeignTool(
+        name=name, description=description, parameters=parameters, mode=mode, timeout=timeout, replay=replay,
+        resources=resources, function=execute,
+    )  # fmt: skip
+    spec_of(made)
+    return made
+
+
 def _own_name(function: Any) -> str:
     name = getattr(function, "__name__", None)
     if name is None:
@@ -131,8 +179,6 @@ def _refuse_function(function: Any) -> None:
         raise TypeError(f"@tool must stand above nothing else than a function: make a tool of {function.__func__!r}")
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"a tool is made of a function, not of {function!r}")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"{function.__name__} is a generator: a tool returns once; tell progress with ToolContext.update()")
 
 
 def to_result(value: Any) -> ToolResult:
@@ -163,6 +209,8 @@ def _text(value: Any) -> str:
 
 def _own_text(value: Any) -> str:
     kind: Any = type(value)
+    if isinstance(value, Iterator | AsyncIterator | Awaitable):
+        raise TypeError(f"a {kind.__qualname__} must be gone through or awaited first")
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
         raise TypeError(f"{kind.__qualname__} has no text of its own")
     return str(value)
