@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Union, final, get_args, get_origin, get_type_hints
 
+import attrs
 import msgspec
 from attrs import field, frozen
 
 from kernel.docstrings import parse_docstring
+from kernel.errors import describe
 from kernel.frozen import FrozenDict, freeze
 from kernel.ports import ToolContext
 
@@ -39,7 +41,7 @@ class Signature:
         """*arguments* with their types, defaults included; ValueError lists all that is wrong with them."""
         try:
             value = msgspec.convert(arguments, self._struct, str_keys=True)
-        except (msgspec.ValidationError, RecursionError) as error:
+        except Exception as error:  # what a validator of a class raises may be anything
             faults = "; ".join(self._faults(arguments)) or str(error)
             expected = msgspec.json.encode(self.schema).decode()
             raise ValueError(
@@ -73,6 +75,8 @@ def _fault(name: str, value: Any, hint: Any) -> Iterator[str]:
         yield f"`{name}{place.rstrip('`')}`: {what}"
     except RecursionError:
         yield f"`{name}` is nested too deeply"
+    except Exception as error:
+        yield f"`{name}`: {describe(error)}"
 
 
 def signature_of(function: Callable[..., Any], name: str) -> Signature:
@@ -123,6 +127,8 @@ def _hints(target: Any, name: str) -> dict[str, Any]:
         raise TypeError(
             f"the annotations of the tool {name} can't be read: {error}. Names in them must exist in its module"
         ) from error
+    except Exception as error:  # an annotation that is a string is run, and may do anything
+        raise TypeError(f"the annotations of the tool {name} can't be read: {describe(error)}") from error
 
 
 def _refuse_parameter(parameter: inspect.Parameter, hints: Mapping[str, Any], name: str) -> None:
@@ -162,6 +168,35 @@ def _check_hint(hint: Any, name: str, parameter: str) -> None:
     except Exception as error:
         reason = str(error).splitlines()[-1]
         raise TypeError(f"the parameter {parameter} of the tool {name} can't be told to a model: {reason}") from error
+    for kind in _attrs_classes(msgspec.inspect.type_info(hint), set()):
+        _refuse_class(kind, name, parameter)
+
+
+def _attrs_classes(node: Any, seen: set[int]) -> Iterator[type]:
+    """The attrs classes of what `msgspec.inspect` tells of a type; it ties knots for types that contain themselves."""
+    if isinstance(node, (tuple, list)):
+        for each in node:
+            yield from _attrs_classes(each, seen)
+    elif isinstance(node, msgspec.Struct) and id(node) not in seen:
+        seen.add(id(node))
+        if isinstance(node, msgspec.inspect.DataclassType) and attrs.has(node.cls):
+            yield node.cls
+        for key in node.__struct_fields__:
+            yield from _attrs_classes(getattr(node, key), seen)
+
+
+def _refuse_class(kind: type, name: str, parameter: str) -> None:
+    """An object is not made by its own `__init__` here: msgspec fills it and runs validators, but knows no converters."""
+    for each in attrs.fields(kind):
+        if each.converter is not None:
+            reason = "has a converter, which would not be run; convert in the function"
+        elif not each.init:
+            reason = "has init=False, but a model could set it; leave it out of a class that models fill"
+        else:
+            continue
+        raise TypeError(
+            f"the parameter {parameter} of the tool {name} can't be told to a model: {kind.__name__}.{each.name} {reason}"
+        )
 
 
 def _field(hint: Any, parameter: inspect.Parameter) -> Any:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import typing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -160,13 +161,22 @@ def test_a_class_named_like_ours_is_no_trouble():
         "Do it.\n\n:param path: Where it is.\n:param str other: What else.\n:returns: nothing",
         "Do it.\n\nParameters:\n  path: Where it is.\n  other (str, optional): What else.\n\nNotes:\n  path: no",
         "Do it.\nArgs:\n    path: Where\n      it is.\n    other: What else.\n",
+        "Do it.\n\nParameters\n----------\npath : str\n    Where\n    it is.\nother : int, optional\n    What else.\nbare\n"
+        "\nReturns\n-------\nresult : str\n    Not this.",
+        "Do it.\nOther Parameters\n----------------\npath\n    Where it is.\n\nother\n    What else.",
     ],
-    ids=["sphinx", "google", "google without a blank line"],
+    ids=["sphinx", "google", "google without a blank line", "numpy", "numpy without types"],
 )
-def test_both_styles_of_docstrings_are_read(text: str):
-    """The Google and the Sphinx style say the same."""
+def test_each_style_of_docstrings_are_read(text: str):
+    """The Google, the Sphinx and the NumPy style say the same."""
     docs = parse_docstring(text)
     assert (docs.summary, docs.parameters) == ("Do it.", {"path": "Where it is.", "other": "What else."})
+
+
+def test_parameters_that_share_a_text_share_it():
+    """The NumPy style may describe some parameters at once."""
+    docs = parse_docstring("Move.\n\nParameters\n----------\nx, *y : int\n    Where to.")
+    assert docs.parameters == {"x": "Where to.", "y": "Where to."}
 
 
 def test_no_docstring_is_no_description():
@@ -200,8 +210,29 @@ def unknown(path: "Nowhere") -> str: ...  # type: ignore[name-defined]  # noqa: 
 def untellable(path: complex) -> str: ...
 
 
-async def generator():
-    yield 1
+def final(path: "typing.Final[int]") -> str: ...
+
+
+@attrs.frozen
+class Stripped:
+    text: str = attrs.field(converter=str.strip)
+
+
+@attrs.frozen
+class Counted:
+    count: int = attrs.field(init=False, default=0)
+
+
+@attrs.frozen
+class Box:
+    items: tuple[Counted, ...] = ()
+    inner: "Box | None" = None
+
+
+def converted(texts: list[Stripped | None]) -> str: ...
+
+
+def uninitialised(item: dict[str, Box]) -> str: ...
 
 
 class Shelf:
@@ -221,7 +252,9 @@ class Shelf:
         (bare, ["bare", "parameter path", "no annotation"]),
         (unknown, ["unknown", "Nowhere"]),
         (untellable, ["untellable", "parameter path", "complex"]),
-        (generator, ["generator", "update()"]),
+        (final, ["final", "typing.Final[int]"]),
+        (converted, ["converted", "parameter texts", "Stripped.text has a converter"]),
+        (uninitialised, ["uninitialised", "parameter item", "Counted.count has init=False"]),
         (Shelf.method, ["parameter self", "bound method"]),
         (Shelf, ["not of"]),
         (3, ["not of 3"]),
@@ -315,6 +348,22 @@ def test_a_validator_of_a_class_speaks_to_the_model():
     """What the class of a parameter refuses is a fault like others, with its place."""
     with pytest.raises(ValueError, match=r"`ranges\[0\]`: 'first' must be >= 1: 0"):
         read.validate({"path": "a", "ranges": [{"first": 0}]})
+
+
+def test_a_class_that_fails_on_its_arguments_is_a_fault_of_the_arguments():
+    """Whatever a validator raises names the tool and the parameter, as what it is meant to raise does."""
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("out of paper")
+
+    Ink = attrs.make_class("Ink", {"x": attrs.field(type=int, validator=fail)})
+
+    def print_it(ink: Ink) -> str:  # type: ignore[valid-type]
+        return ""
+
+    print_it.__annotations__["ink"] = Ink
+    with pytest.raises(ValueError, match="arguments of print_it do not fit: `ink`: out of paper"):
+        tool(print_it).validate({"ink": {"x": 1}})
 
 
 def test_arguments_without_end_are_a_fault():
@@ -519,7 +568,9 @@ def endless() -> Any:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), [object()], {(1, 2): 3}, endless(), ["\ud800"]], ids=["object", "list", "key", "cycle", "half"]
+    "value",
+    [object(), [object()], {(1, 2): 3}, endless(), ["\ud800"], (n for n in "ab"), iter("ab")],
+    ids=["object", "list", "key", "cycle", "half", "generator", "iterator"],
 )
 def test_what_has_no_text_is_told(value: Any):
     """What can't be made text is a TypeError that says what to return instead."""
