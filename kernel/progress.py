@@ -11,7 +11,6 @@ runs. So a cancel closes it, and its `finally` runs, when the step that it is in
 """
 
 import asyncio
-import functools
 import inspect
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -24,22 +23,13 @@ from kernel.threads import in_thread
 
 async def call_function(function: Callable[..., Any], call: Callable[[], Any], name: str, context: ToolContext) -> Any:
     """What *call*, a call of *function* by the tool *name*, comes to."""
-    if _is_async(function):
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         value = call()
     else:
         value = await _in_thread(call, name, context)
     if isinstance(value, AsyncGenerator):
         return await _told_async(value, name, context)
     return await value if inspect.isawaitable(value) else value
-
-
-def _is_async(function: Any) -> bool:
-    """Whether calling it runs nothing of it yet."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not inspect.isroutine(function):
-        function = type(function).__call__
-    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 async def _in_thread(call: Callable[[], Any], name: str, context: ToolContext) -> Any:

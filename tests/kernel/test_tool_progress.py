@@ -141,6 +141,38 @@ def test_what_is_ambiguous_is_refused(function: Callable[..., Any], words: str):
         run(tool(function), {})
 
 
+@pytest.mark.parametrize("kind", ["ordinary", "async"])
+def test_a_generator_that_is_refused_is_closed(kind: str):
+    """A wrong `yield` ends the generator there and then, whoever else still refers to it."""
+    closed, kept = [], []
+
+    def ordinary() -> Any:
+        try:
+            yield 1
+        finally:
+            closed.append(threading.current_thread())
+
+    async def awaiting() -> Any:
+        try:
+            yield 1
+        finally:
+            closed.append(threading.current_thread())
+
+    function = ordinary if kind == "ordinary" else awaiting
+
+    @functools.wraps(function)
+    def keep() -> Any:
+        kept.append(function())
+        return kept[0]
+
+    async def main() -> None:
+        with pytest.raises(TypeError):
+            await tool(keep).execute({}, Context())
+        assert len(closed) == 1
+
+    asyncio.run(main())
+
+
 def test_a_generator_that_fails_says_so_itself():
     """What a generator raises is what its call raises."""
 
