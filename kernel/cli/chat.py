@@ -18,6 +18,7 @@ from kernel import Agent, KernelError, Receipt
 from kernel.cli.console import Console, console_for, prepare
 from kernel.cli.keyboard import interrupts, typed_lines
 from kernel.cli.setting import QUESTION, SAMPLE, SYSTEM_PROMPT
+from kernel.commands import commands
 from kernel.models.local import LocalModel
 from kernel.models.replay import DEMO, ReplayModel
 from kernel.ports import Model
@@ -42,7 +43,8 @@ def main(argv: Sequence[str]) -> int:
     console = console_for(prepare(sys.stdout))
     try:
         model = _model(options)
-        tools = files(_root(options), write=options.write)
+        root = _root(options)
+        tools = (*files(root, write=options.write), *(commands(root) if options.run else ()))
         agent = Agent(model, tools=tools, system_prompt=SYSTEM_PROMPT)
     except (ImportError, OSError, TypeError, ValueError) as error:
         parser.error(str(error))
@@ -77,6 +79,7 @@ def _parser() -> ArgumentParser:
         "--root", type=Path, metavar="DIR", help="the directory; default: the current one, and for replay its sample"
     )
     parser.add_argument("--write", action="store_true", help="let the agent write files there")
+    parser.add_argument("--run", action="store_true", help="let the agent run any command, as the user that you are")
     parser.add_argument("--fast", action="store_true", help="play a recording without its pauses")
     return parser
 

@@ -10,7 +10,7 @@ marked as Anthropic's, so that a conversation which other models took part in is
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, final
 
@@ -109,7 +109,7 @@ class AnthropicModel:
     def __repr__(self) -> str:
         return f"AnthropicModel({self.name!r}, {self._connection.where})"
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Part]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Part, None]:
         """The model's answer."""
         reader = EventReader()
         try:

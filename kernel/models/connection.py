@@ -49,9 +49,7 @@ class Connection:
             url = base_url or os.environ.get(provider.url_variable) or provider.url
             self.where = host_of(url)
             key = _key(api_key, provider, needed=self.where == host_of(provider.url))
-            more = {} if timeout is None else {"timeout": timeout}
-            make = getattr(self._sdk, provider.client)
-            self._clients: Clients | None = Clients(lambda: make(base_url=url, api_key=key, max_retries=0, **more))
+            self._clients: Clients | None = Clients(lambda: self._made(provider, url, key, timeout))
             return
         if base_url is not None or api_key is not None or timeout is not None:
             raise TypeError("client has an address, a key and a timeout already: leave out base_url, api_key and timeout")
@@ -60,6 +58,15 @@ class Connection:
         self.where = host_of(str(client.base_url))
         self._own = client.with_options(max_retries=0)
         self._clients = None
+
+    def _made(self, provider: Provider, url: str, key: str, timeout: float | None) -> Any:
+        more: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+        if url.startswith("http:"):
+            # To keep a connection saves the handshake of TLS, which is not made here; and small servers, llama.cpp's for
+            # one, close theirs after a response without saying so, just when the next request is on its way.
+            limits = importlib.import_module("httpx2").Limits(max_keepalive_connections=0)
+            more["http_client"] = self._sdk.DefaultAsyncHttpxClient(limits=limits)
+        return getattr(self._sdk, provider.client)(base_url=url, api_key=key, max_retries=0, **more)
 
     async def client(self) -> Any:
         """A client for the running loop."""

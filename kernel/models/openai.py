@@ -8,7 +8,7 @@ sent, but where *echo_reasoning* says that the server wants it.
 """
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
 from typing import Any, Final, final
 
@@ -74,7 +74,7 @@ class OpenAIModel:
     def __repr__(self) -> str:
         return f"OpenAIModel({self.name!r}, {self._connection.where})"
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Part]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Part, None]:
         """The model's answer."""
         reader = ChunkReader()
         try:

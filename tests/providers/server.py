@@ -37,6 +37,8 @@ class Answer:
     headers: dict[str, str] = field(factory=dict)
     content_type: str = "text/event-stream"
     early: Deed | None = None
+    silent_end: bool = False
+    """The connection is closed when the next request comes over it, as by a server that has just given it up."""
 
 
 @frozen
@@ -102,6 +104,9 @@ class Server:
                 self.asked.append(asked)
                 answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
                 if not await self._answer(answer, reader, writer):
+                    return
+                if answer.silent_end:
+                    await reader.read(1)
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
             self._see_it_leave()
