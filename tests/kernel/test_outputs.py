@@ -151,6 +151,18 @@ class TestARun:
         stopped = play(asking(["no JSON"], hooks=Hooks(should_stop_after_turn=lambda state: True)).run())
         assert (stopped.status, stopped.output) == ("stopped", None)
 
+    def test_a_run_that_fails_in_its_last_moment_has_none(self) -> None:
+        """The answer was right, but the run is not completed: a listener failed when it was about to end."""
+        stage = asking([RIGHT], subscriber_failure="fail_run")
+
+        def listener(event: Any) -> None:
+            if event.type == "phase.changed" and event.target == "settling":
+                raise RuntimeError("no disk")
+
+        stage.agent.subscribe(listener)
+        result = play(stage.run())
+        assert (result.status, result.output) == ("failed", None)
+
     def test_a_run_of_an_agent_without_output_has_none(self) -> None:
         assert play(Stage([RIGHT]).run()).output is None
 

@@ -38,6 +38,10 @@ def streamed(*pieces: Any, then: Any) -> Callable[[Wire], Answer]:
     return lambda wire: Answer([*wire.pieces(*pieces, end=None), *then])
 
 
+def in_an_hour() -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+
+
 SAID = ("text", "Hel")
 HALF_A_CALL = ("call", "c1", "read", '{"pa')
 CASES = {
@@ -55,7 +59,7 @@ CASES = {
     "429 with seconds": Case(status(429, "rate_limit_error", retry_after="7"), "too many requests", retry_after=7.0),
     "429 with milliseconds": Case(status(429, "rate_limit_error", retry_after_ms="250"), "429", retry_after=0.25),
     "429 with a date": Case(
-        status(429, "rate_limit_error", retry_after=format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)),
+        lambda wire: wire.fails(429, "rate_limit_error", "no", retry_after=in_an_hour()),
         "429", retry_after=3600.0,
     ),
     "429 with nonsense": Case(status(429, "rate_limit_error", retry_after="soon"), "429"),
