@@ -40,6 +40,7 @@ from kernel.models.failures import error_from
 from kernel.models.wire import (
     NO_OUTPUT,
     asked_schema,
+    has_fixed_objects,
     is_object,
     sendable,
     sent_arguments,
@@ -149,8 +150,9 @@ class AnthropicModel:
         asked: dict[str, Any] = {}
         if request.reasoning_effort is not None:
             asked["effort"] = request.reasoning_effort
-        if schema is not None and is_object(schema):
-            asked["format"] = {"type": "json_schema", "schema": thaw(schema)}
+        told = self._told(schema) if schema is not None else None
+        if told is not None:
+            asked["format"] = {"type": "json_schema", "schema": told}
         elif schema is not None:
             prompt = f"{prompt}\n\n{asked_schema(schema)}".strip()
         body: dict[str, Any] = {
@@ -170,6 +172,18 @@ class AnthropicModel:
         if asked:
             body["output_config"] = asked
         return body
+
+
+    def _told(self, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+        """*schema* as the provider takes it, which is a part of JSON Schema only; its SDK makes descriptions of the rest. None
+        where that does not do.
+        """
+        if not is_object(schema) or not has_fixed_objects(schema):
+            return None
+        try:
+            return dict(self._connection.sdk.transform_schema(thaw(schema)))
+        except (AssertionError, TypeError, ValueError):  # types that it does not know: several, or none
+            return None
 
 
 def _input_schema(tool: Any) -> dict[str, Any]:

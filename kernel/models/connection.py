@@ -44,7 +44,7 @@ class Connection:
         client: Any = None,
         timeout: float | None = None,
     ) -> None:
-        self._sdk = _sdk(provider.sdk)
+        self.sdk = _sdk(provider.sdk)
         if client is None:
             url = base_url or os.environ.get(provider.url_variable) or provider.url
             self.where = host_of(url)
@@ -53,7 +53,7 @@ class Connection:
             return
         if base_url is not None or api_key is not None or timeout is not None:
             raise TypeError("client has an address, a key and a timeout already: leave out base_url, api_key and timeout")
-        if not isinstance(client, getattr(self._sdk, provider.client)):
+        if not isinstance(client, getattr(self.sdk, provider.client)):
             raise TypeError(f"client must be an {provider.sdk}.{provider.client}, not {client!r}")
         self.where = host_of(str(client.base_url))
         self._own = client.with_options(max_retries=0)
@@ -65,8 +65,8 @@ class Connection:
             # To keep a connection saves the handshake of TLS, which is not made here; and small servers, llama.cpp's for
             # one, close theirs after a response without saying so, just when the next request is on its way.
             limits = importlib.import_module("httpx2").Limits(max_keepalive_connections=0)
-            more["http_client"] = self._sdk.DefaultAsyncHttpxClient(limits=limits)
-        return getattr(self._sdk, provider.client)(base_url=url, api_key=key, max_retries=0, **more)
+            more["http_client"] = self.sdk.DefaultAsyncHttpxClient(limits=limits)
+        return getattr(self.sdk, provider.client)(base_url=url, api_key=key, max_retries=0, **more)
 
     async def client(self) -> Any:
         """A client for the running loop."""
@@ -83,7 +83,7 @@ class Connection:
             return ModelError(
                 f"{self.where}: {error}", retryable=error.retryable, retry_after=error.retry_after, overflow=error.overflow
             )
-        return error_of_sdk(error, self._sdk, self.where)
+        return error_of_sdk(error, self.sdk, self.where)
 
 
 def _sdk(name: str) -> Any:

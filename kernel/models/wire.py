@@ -52,6 +52,15 @@ def is_object(schema: Any) -> bool:
     return bool(schema.get("type") == "object")
 
 
+def has_fixed_objects(schema: Any) -> bool:
+    """Whether each object of a schema says which properties it may have: what has any would be made to have none."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" and (not schema.get("properties") or schema.get("additionalProperties")):
+            return False
+        return all(has_fixed_objects(value) for value in schema.values())
+    return all(has_fixed_objects(item) for item in schema) if isinstance(schema, (list, tuple)) else True
+
+
 def is_closed(schema: Any) -> bool:
     """Whether each object of a schema has all its properties required and allows no others, as strict modes want it."""
     if isinstance(schema, dict):

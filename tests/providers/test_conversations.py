@@ -139,7 +139,7 @@ class TestARun:
             assert Agent(model, output=list[int], system_prompt="Be brief.").run_sync("Go").output == [1]
         told, untold = (asked.body for asked in server.asked)
         place = told["response_format"]["json_schema"] if wire is OPENAI else told["output_config"]["format"]
-        assert place["schema"] == schema
+        assert place["schema"] == schema | ({} if wire is OPENAI else {"additionalProperties": False})
         assert "nothing but JSON" in json.dumps(untold)
         assert "Be brief." in json.dumps(untold)
         assert not {"response_format", "output_config"} & untold.keys()
@@ -315,6 +315,29 @@ class TestAnthropic:
         assert [turn["role"] for turn in said] == ["user", "assistant", "user", "assistant", "user", "assistant"]
         assert [block["type"] for block in said[4]["content"]] == ["tool_result", "text"]
         assert [block["text"] for block in said[2]["content"]] == ["a", "b"]
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            {"type": "object", "properties": {"a": {"type": "object"}}},
+            {"type": "object", "properties": {"a": {}}, "additionalProperties": True},
+            {"anyOf": [{"type": "object", "properties": {"a": {}}}]},
+            {"type": "object", "properties": {"a": {}}},
+            {"type": "object", "properties": {"a": {"type": ["string", "null"]}}},
+        ],
+    )
+    def test_objects_of_any_properties_are_asked_for_in_words(self, schema: Any) -> None:
+        """The provider would allow them none at all; so is what it has no type for."""
+        body = sent(ANTHROPIC, UserMessage("Hi"), output_schema=schema)
+        assert "output_config" not in body
+        assert json.dumps(schema) in body["system"]
+
+    def test_what_the_provider_does_not_take_becomes_a_description(self) -> None:
+        schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}}}
+        told = sent(ANTHROPIC, UserMessage("Hi"), output_schema=schema)["output_config"]["format"]["schema"]
+        assert told["additionalProperties"] is False
+        assert "minimum: 3" in told["properties"]["a"]["description"]
 
     def test_what_is_used_by_a_cancelled_answer_is_known(self) -> None:
         """The input is told at the beginning."""
