@@ -32,6 +32,8 @@ INHERITED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAG
 """Names of the environment that a command gets. Keys of providers are in others."""
 _LINE_EVERY: Final = 0.5
 """Seconds between two updates: a build says thousands of lines, and nobody reads them one by one."""
+_LINE_BYTES: Final = 400
+"""Of an update."""
 
 
 def commands(
@@ -81,19 +83,26 @@ def commands(
 async def _run(command: str, directory: Path, environment: Mapping[str, str], seconds: float, output: "_Output") -> str:
     """How it ended, in words; nothing when it ended well."""
     loop = asyncio.get_running_loop()
-    transport, process = await loop.subprocess_exec(
+    begin = loop.subprocess_exec(
         lambda: _Process(output), "/bin/sh", "-c", command.encode("utf-8", "surrogateescape"),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         cwd=directory, env=environment, start_new_session=True,
     )  # fmt: skip
+    # In a task of its own, which is not cancelled with us: asyncio would then end the shell and leave its children alone.
+    beginning = asyncio.create_task(begin, name="kernel command begins")
     try:
+        await asyncio.wait({beginning})
+        transport, process = beginning.result()
         async with asyncio.timeout(seconds):
             await process.exited.wait()
     except TimeoutError:
         return f"[stopped after {seconds:g} s; what it had printed until then is above]"
     finally:
-        await _end(transport.get_pid(), process)
-        transport.close()
+        await asyncio.wait({beginning})
+        if beginning.exception() is None:
+            transport, process = beginning.result()
+            await _end(transport.get_pid(), process)
+            transport.close()
     status = transport.get_returncode()
     if status is None or status == 0:
         return ""
@@ -165,10 +174,12 @@ class _Output:
         if len(self._tail) > 2 * self._half:  # cut now and then: cutting at each piece would be quadratic
             self._cut()
         now = asyncio.get_running_loop().time()
-        lines = data.decode(errors="replace").split("\n")
-        if len(lines) > 1 and lines[-2].strip() and now - self._told >= _LINE_EVERY:
-            self._told = now
-            self._context.update(lines[-2].strip()[:300])
+        if now - self._told >= _LINE_EVERY:
+            lines = data[-_LINE_BYTES:].split(b"\n")
+            line = lines[-2].decode(errors="replace").strip() if len(lines) > 1 else ""
+            if line:
+                self._told = now
+                self._context.update(line)
 
     def _cut(self) -> None:
         extra = max(0, len(self._tail) - self._half)

@@ -30,8 +30,12 @@ from kernel.errors import describe
 from kernel.ports import ToolContext, ToolResult
 from kernel.tools import spec_of
 
+RESULT_CHARACTERS: Final = 100_000
+"""Characters of one result: a large bite of a model's context but not all of it, whatever a server sends."""
 PAGES: Final = 1_000
 """Pages of a server's list of tools: one that never ends is a fault of the server's."""
+_LAST_WORD: Final = 0.1
+"""Seconds to find out why a call failed: because of the call, or because the connection is no more."""
 _NAME_CHARACTERS: Final = 64
 _FOREIGN: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -213,21 +217,14 @@ class McpServer:
         async def told(progress: float, total: float | None, message: str | None) -> None:
             context.update(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
 
-        call = asyncio.ensure_future(self._client.call_tool(name, arguments, progress_callback=told))
         try:
-            await asyncio.wait({call, life}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not call.done():
-                call.cancel()
-                await asyncio.wait({call})
-        if call.cancelled():
-            return self._gone()
-        error = call.exception()
-        if error is None:
-            return _result(call.result())
-        if life.done() or self._client is None:
-            return self._gone()
-        return ToolResult(f"the MCP server {self._name} failed: {_reason(error)}", is_error=True)
+            return _result(await self._client.call_tool(name, arguments, progress_callback=told))
+        except Exception as error:
+            # A connection that breaks ends its calls a little before its own task.
+            await asyncio.wait({life}, timeout=_LAST_WORD)
+            if life.done() or self._client is None:
+                return self._gone()
+            return ToolResult(f"the MCP server {self._name} failed: {_reason(error)}", is_error=True)
 
     def _gone(self) -> ToolResult:
         return ToolResult(
@@ -284,7 +281,10 @@ def _result(result: Any) -> ToolResult:
     said = [_text(block) for block in result.content]
     if not said and result.structured_content is not None:
         said = [json.dumps(result.structured_content, ensure_ascii=False)]
-    return ToolResult("\n".join(said), is_error=bool(result.is_error))
+    text = "\n".join(said)
+    if len(text) > RESULT_CHARACTERS:
+        text = f"{text[:RESULT_CHARACTERS]}\n[{len(text) - RESULT_CHARACTERS} more characters are left out]"
+    return ToolResult(text, is_error=bool(result.is_error))
 
 
 def _text(block: Any) -> str:

@@ -175,8 +175,8 @@ class AnthropicModel:
 
 
     def _told(self, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-        """*schema* as the provider takes it, which is a part of JSON Schema only; its SDK makes descriptions of the rest. None
-        where that does not do.
+        """*schema* as the provider takes it: a part of JSON Schema, and its SDK makes descriptions of the rest. None where
+        that does not do.
         """
         if not is_object(schema) or not has_fixed_objects(schema):
             return None

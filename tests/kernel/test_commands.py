@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from kernel.testing import Recorder, ScriptedModel, call, check_tool
 from tests.providers.server import nothing_leaks
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+
+
+MARK = 1_000_000 + os.getpid()
+"""Seconds that no other process on the machine sleeps."""
 
 
 def run(root: Path, command: str, *, heard: Recorder | None = None, seconds: float | None = None, **options: Any) -> Any:
@@ -29,8 +34,13 @@ def run(root: Path, command: str, *, heard: Recorder | None = None, seconds: flo
     return result.messages[2]
 
 
-def alive(mark: str) -> list[str]:
-    """The command lines of processes that have *mark* in them."""
+def nobody_sleeps() -> None:
+    """Wait until no process sleeps so long: a signal that nobody can refuse is obeyed a moment after it was sent."""
+    while _alive(f"sleep\x00{MARK}"):
+        time.sleep(0.01)
+
+
+def _alive(mark: str) -> list[str]:
     lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     return [line.decode(errors="replace") for line in lines if mark.encode() in line]
 
@@ -65,30 +75,30 @@ def test_what_is_no_command(tmp_path: Path, command: str):
 
 def test_it_takes_so_long_and_no_longer(tmp_path: Path):
     """What it had printed is kept, and its children end with it, though they ignore the polite signal."""
-    command = "echo begun; trap '' TERM; (trap '' TERM; sleep 1717; true) & sleep 1717; true"
+    command = f"echo begun; trap '' TERM; (trap '' TERM; sleep {MARK}; true) & sleep {MARK}; true"
     message = run(tmp_path, command, seconds=0.3)
     assert message.text == "begun\n[stopped after 0.3 s; what it had printed until then is above]"
     assert message.is_error
-    assert alive("sleep\x001717") == []
+    nobody_sleeps()
 
 
 def test_what_it_leaves_behind_is_ended(tmp_path: Path):
     """With it, whether it holds the output or not; nobody waits for it."""
-    assert run(tmp_path, "sleep 1718 & sleep 1718 >/dev/null 2>&1 & echo done").text == "done"
-    assert alive("sleep\x001718") == []
+    assert run(tmp_path, f"sleep {MARK} & sleep {MARK} >/dev/null 2>&1 & echo done").text == "done"
+    nobody_sleeps()
 
 
 def test_a_cancel_ends_it(tmp_path: Path):
     """Children included, before the run has ended."""
     async def main() -> Any:
-        model = ScriptedModel([[call("a", "run_command", command="touch begun; sleep 1719 | cat")]])
+        model = ScriptedModel([[call("a", "run_command", command=f"touch begun; sleep {MARK} | cat")]])
         agent = Agent(model, tools=commands(tmp_path))
         run = agent.prompt("Go")
         while not (tmp_path / "begun").exists():
             await asyncio.sleep(0.01)  # another process makes it
         agent.cancel()
         result = await run
-        assert alive("sleep\x001719") == []
+        nobody_sleeps()
         assert agent.abandoned == ()
         return result
 
@@ -96,6 +106,27 @@ def test_a_cancel_ends_it(tmp_path: Path):
         result = asyncio.run(main())
     assert result.status == "cancelled"
     assert "cancelled" in result.messages[2].text
+
+
+def test_a_cancel_while_it_begins_ends_it(tmp_path: Path):
+    """Though the loop has not heard yet that it runs, and its children are there already."""
+    begun = tmp_path / "begun"
+
+    async def main() -> Any:
+        command = f"sleep {MARK} & sleep {MARK} & touch begun; wait"
+        agent = Agent(ScriptedModel([[call("a", "run_command", command=command)]]), tools=commands(tmp_path))
+        run = agent.prompt("Go")
+        while not begun.exists():
+            await asyncio.sleep(0)
+            busy = time.monotonic() + 0.05  # a loop that is busy with something else
+            while not begun.exists() and time.monotonic() < busy:
+                pass
+        agent.cancel()
+        return await run
+
+    with nothing_leaks():
+        assert asyncio.run(main()).status == "cancelled"
+    nobody_sleeps()
 
 
 def test_long_output_keeps_its_beginning_and_its_end(tmp_path: Path):
@@ -159,10 +190,10 @@ def test_a_root_that_is_none_is_refused(tmp_path: Path):
 
 def test_a_deadline_of_the_run_ends_it_too(tmp_path: Path):
     agent = Agent(
-        ScriptedModel([[call("a", "run_command", command="sleep 1720")]]), tools=commands(tmp_path),
+        ScriptedModel([[call("a", "run_command", command=f"sleep {MARK}")]]), tools=commands(tmp_path),
         config=KernelConfig(run_deadline=0.5),
     )  # fmt: skip
     with nothing_leaks():
         result = agent.run_sync("Go")
     assert (result.status, result.failure.code) == ("failed", "RUN_DEADLINE")
-    assert alive("sleep\x001720") == []
+    nobody_sleeps()

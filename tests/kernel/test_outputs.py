@@ -190,6 +190,14 @@ class TestTheLimits:
         assert stage.said == [("user", "Hi"), ("assistant", "a")]
         stage.keeps_its_word()
 
+    def test_a_failure_for_want_of_room_is_told_as_others_are(self) -> None:
+        """By a message in a turn of its own, which is closed."""
+        stage = asking(["a"], message_limit=3)
+        result = play(stage.run())
+        assert [event.turn for event in stage.heard.of("turn.ended")] == [1, 2]
+        assert stage.agent.messages[-1].error == result.failure.message
+        stage.keeps_its_word()
+
     @settings(max_examples=60, deadline=None)
     @given(right=st.integers(1, 6), turns=st.integers(1, 6), fence=st.booleans())
     def test_it_completes_exactly_when_the_right_answer_comes_in_time(self, right: int, turns: int, fence: bool) -> None:

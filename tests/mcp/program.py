@@ -59,6 +59,12 @@ def fail() -> str:
 
 
 @server.tool()
+def flood() -> str:
+    """Say more than a model can take."""
+    return "x" * 1_000_000
+
+
+@server.tool()
 def show() -> Image:
     """Show a picture."""
     return Image(data=b"abc", format="png")

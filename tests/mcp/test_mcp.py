@@ -87,7 +87,8 @@ def test_an_agent_calls_a_servers_tools(kind: str):
     """Several at once; arguments that are wrong, and a tool that raises, are error results; progress is told."""
     async def main() -> None:
         async with connected(kind) as server:
-            assert {"add", "where", "count_to_three", "hang", "die", "fail", "show"} == {tool.name for tool in server.tools}
+            names = {"add", "where", "count_to_three", "hang", "die", "fail", "show", "flood"}
+            assert {tool.name for tool in server.tools} == names
             result, heard = await run(
                 server, call("a", "add", left=2, right=3), call("b", "add", left=2), call("c", "add", left="x"),
                 call("d", "fail"), call("e", "count_to_three"), call("f", "show"),
@@ -171,6 +172,17 @@ def test_a_server_that_is_killed_from_outside(tmp_path: Path):
         asyncio.run(main())
 
 
+def test_what_is_too_long_is_cut():
+    """A result of any size would fill the model's context, and be in each later request."""
+    async def main() -> str:
+        async with McpServer(program.server) as server:
+            return results((await run(server, call("a", "flood")))[0])["a"][0]
+
+    text = asyncio.run(main())
+    assert len(text) < 100_100
+    assert text.endswith("[900000 more characters are left out]")
+
+
 def test_the_command_gets_its_directory_and_environment():
     """And no more of ours than the SDK gives."""
     async def main() -> str:
@@ -196,7 +208,7 @@ def test_what_a_server_says_of_a_tool_is_kept():
     async def main() -> None:
         async with McpServer(program.server, prefix="one-") as one, McpServer(program.server, prefix="two-") as two:
             tools = {tool.name: tool for tool in (*one.tools, *two.tools)}
-            assert len(tools) == 14
+            assert len(tools) == 16
             assert tools["one-where"].replay == "safe"
             assert tools["two-add"].replay == "never"
             assert tools["two-add"].description == "Add two numbers."

@@ -25,6 +25,7 @@ DIRECTED: Final = (
     "tests/kernel/test_closing.py", "tests/kernel/test_guarantees.py", "tests/kernel/test_guarantees_control.py",
     "tests/kernel/test_guarantees_kept.py", "tests/kernel/test_compaction.py", "tests/kernel/test_teardown.py",
     "tests/kernel/test_listeners_awaited.py", "tests/kernel/test_batches.py", "tests/kernel/test_swallowed_cancels.py",
+    "tests/kernel/test_usage.py", "tests/kernel/test_outputs.py",
     "tests/contracts", "tests/faults",
     "--ignore=tests/faults/test_bite.py",
 )  # fmt: skip
