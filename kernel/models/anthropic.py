@@ -116,6 +116,7 @@ class AnthropicModel:
         try:
             client = await self._connection.client()
             async with await client.messages.create(**self._body(request)) as events:
+                self._connection.check(events)
                 async for event in events:
                     for part in reader.parts(event.to_dict()):
                         yield part

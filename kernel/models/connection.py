@@ -5,13 +5,16 @@ import importlib
 import os
 import weakref
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, final
+from typing import Any, Final, final
 from urllib.parse import urlsplit
 
 from attrs import frozen
 
 from kernel.errors import ModelError
 from kernel.models.failures import error_of_sdk
+
+_SHORT: Final = 7
+"""Characters up to which a key is none: "none", "k", "EMPTY" are words that a text may have."""
 
 
 @final
@@ -48,7 +51,7 @@ class Connection:
         if client is None:
             url = base_url or os.environ.get(provider.url_variable) or provider.url
             self.where = host_of(url)
-            key = _key(api_key, provider, needed=self.where == host_of(provider.url))
+            self._key = key = _key(api_key, provider, needed=self.where == host_of(provider.url))
             self._clients: Clients | None = Clients(lambda: self._made(provider, url, key, timeout))
             return
         if base_url is not None or api_key is not None or timeout is not None:
@@ -56,6 +59,7 @@ class Connection:
         if not isinstance(client, getattr(self.sdk, provider.client)):
             raise TypeError(f"client must be an {provider.sdk}.{provider.client}, not {client!r}")
         self.where = host_of(str(client.base_url))
+        self._key = str(client.api_key or "")
         self._own = client.with_options(max_retries=0)
         self._clients = None
 
@@ -77,13 +81,19 @@ class Connection:
         if self._clients is not None:
             await self._clients.aclose()
 
+    def check(self, stream: Any) -> None:
+        """Refuse a response that is no stream: its end would look like one that broke off, and be asked for again."""
+        kind = stream.response.headers.get("content-type", "")
+        if kind.startswith(("application/json", "text/html")):
+            raise ModelError(f"it answered with {kind.partition(';')[0]} and not with a stream; check base_url")
+
     def error(self, error: Exception) -> ModelError:
-        """What went wrong, in one sentence that names the server."""
-        if isinstance(error, ModelError):
-            return ModelError(
-                f"{self.where}: {error}", retryable=error.retryable, retry_after=error.retry_after, overflow=error.overflow
-            )
-        return error_of_sdk(error, self.sdk, self.where)
+        """What went wrong, in one sentence that names the server, and never with the key: some servers repeat it."""
+        told = error_of_sdk(error, self.sdk, self.where)
+        text = f"{self.where}: {told}" if told is error else str(told)
+        if len(self._key) > _SHORT:
+            text = text.replace(self._key, "[the key]")
+        return ModelError(text, retryable=told.retryable, retry_after=told.retry_after, overflow=told.overflow)
 
 
 def _sdk(name: str) -> Any:
@@ -100,8 +110,12 @@ def _sdk(name: str) -> Any:
 def _key(given: str | None, provider: Provider, *, needed: bool) -> str:
     """The key to use. A server of one's own is content with any."""
     key = given if given is not None else os.environ.get(provider.key_variable)
-    if key is not None and not key.strip():
-        raise ValueError(f"the key is empty: set {provider.key_variable} in the environment, or pass api_key")
+    key = key.strip() if key is not None else None  # a line end that came with it is none of its characters
+    if key is not None and not (key and key.isascii() and key.isprintable()):
+        raise ValueError(
+            f"the key is empty or has characters that no key has: set {provider.key_variable} in the environment, or pass "
+            "api_key"
+        )
     if key is None and needed:
         raise ValueError(f"a key is needed: set {provider.key_variable} in the environment, or pass api_key")
     return key or "none"

@@ -80,6 +80,7 @@ class OpenAIModel:
         try:
             client = await self._connection.client()
             async with await client.chat.completions.create(**self._body(request)) as chunks:
+                self._connection.check(chunks)
                 async for chunk in chunks:
                     for part in reader.parts(chunk.to_dict()):
                         yield part

@@ -418,12 +418,23 @@ class TestMaking:
 
     @pytest.mark.parametrize("make", [OpenAIModel, AnthropicModel])
     @pytest.mark.parametrize(
-        "arguments", [{"name": ""}, {"name": 3}, {"messages": []}, {"stream": False}, {"client": 3}, {"api_key": " "}]
+        "arguments", [{"name": ""}, {"name": 3}, {"messages": []}, {"stream": False}, {"client": 3}, {"api_key": " "},
+                      {"api_key": "sk-\u00e9"}, {"api_key": "sk-a\nb"}]
     )
     def test_bad_arguments_are_refused(self, make: Any, arguments: Any) -> None:
         where = {} if "client" in arguments else {"base_url": "http://127.0.0.1:1"}
         with pytest.raises((TypeError, ValueError)):
             make(**{"name": "m"} | where | arguments)
+
+    @both
+    def test_a_line_end_after_the_key_is_not_part_of_it(self, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As it comes out of a file; it could not be sent, and what can't be sent is shown by those who would send it."""
+        monkeypatch.setenv("OPENAI_API_KEY" if wire is OPENAI else "ANTHROPIC_API_KEY", "sk-very-secret\n")
+        with nothing_leaks(), Server(wire.says(("text", "Hi."))) as server:
+            address = f"{server.url}/v1" if wire is OPENAI else server.url
+            model = (OpenAIModel if wire is OPENAI else AnthropicModel)("m", base_url=address)
+            assert Agent(model).run_sync("Hi").final_text == "Hi."
+        assert "sk-very-secret" in str(server.asked[0].headers)
 
     @both
     def test_a_client_of_ones_own_is_not_closed_and_does_not_retry(self, wire: Wire) -> None:

@@ -98,6 +98,21 @@ CASES = {
         "502 Bad Gateway",
     ),
     "an error that is text": Case(lambda wire: Answer([b"down"], 503, content_type="text/plain"), "down"),
+    "JSON in place of a stream": Case(
+        lambda wire: Answer([b'{"choices": [{"message": {}}]}'], content_type="application/json; charset=utf-8"),
+        "answered with application/json and not with a stream", retryable=False,
+    ),
+    "a page in place of a stream": Case(
+        lambda wire: Answer([b"<html>Log in!</html>"], content_type="text/html"), "text/html", retryable=False
+    ),
+    "a key that is repeated": Case(
+        status(401, "authentication_error", "Incorrect API key provided: sk-very-secret"), "provided: [the key]",
+        retryable=False,
+    ),
+    "a key that is repeated in the stream": Case(
+        lambda wire: Answer([wire.broken("authentication_error", "Who is sk-very-secret?")]), "Who is [the key]?",
+        retryable=False,
+    ),
     "a refusal": Case(lambda wire: wire.says(SAID, end="refusal"), "content filter", retryable=False, partial="Hel"),
     "a line that is no JSON": Case(
         streamed(SAID, then=[b'event: content_block_delta\ndata: {"type\n\n']), "can't be read", partial="Hel"
