@@ -9,14 +9,15 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NoReturn, final
 
 from kernel import Agent, KernelError, Receipt
-from kernel.cli.console import Console, console_for, prepare
-from kernel.cli.keyboard import interrupts, typed_lines
+from kernel.cli.console import Console, JsonConsole, console_for, prepare
+from kernel.cli.keyboard import edited_lines, interrupts, typed_lines
 from kernel.cli.setting import QUESTION, SAMPLE, SYSTEM_PROMPT
 from kernel.commands import commands
 from kernel.models.local import LocalModel
@@ -40,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     if not options.question.strip():
         parser.error("QUESTION must not be empty")
-    console = console_for(prepare(sys.stdout))
+    console = _console(options)
     try:
         model = _model(options)
         root = _root(options)
@@ -80,8 +81,25 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--write", action="store_true", help="let the agent write files there")
     parser.add_argument("--run", action="store_true", help="let the agent run any command, as the user that you are")
+    parser.add_argument(
+        "--plain", action="store_true", help='lines in a terminal too; its live view needs: pip install "phasekernel[cli]"'
+    )
+    parser.add_argument("--json", action="store_true", help="each event as a line of JSON; remarks on standard error")
     parser.add_argument("--fast", action="store_true", help="play a recording without its pauses")
     return parser
+
+
+def _console(options: Namespace) -> Console:
+    """What the run is shown on: the live view where there is a terminal that can, and what draws it."""
+    stream = prepare(sys.stdout)
+    if options.json:
+        return JsonConsole(stream, sys.stderr)
+    can_draw = stream.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
+    if options.plain or not can_draw or find_spec("rich") is None:
+        return console_for(stream)
+    from kernel.cli.live import LiveConsole
+
+    return LiveConsole(stream, color="NO_COLOR" not in os.environ)
 
 
 def _model(options: Namespace) -> Model:
@@ -137,6 +155,7 @@ class Chat:
         self._console = console
         self._receipts: list[Receipt] = []
         self._interrupted = False
+        self._held = ExitStack()
 
     async def run(self, question: str) -> int:
         """Ask, show what happens, and return the exit status."""
@@ -153,20 +172,22 @@ class Chat:
 
     @contextmanager
     def _keyboard(self) -> Iterator[None]:
-        with ExitStack() as stack:
+        with self._held as stack:
             stack.enter_context(interrupts(self._interrupt))
-            if (
-                sys.stdin is not None
-                and sys.stdin.isatty()
-                and sys.stdout.isatty()
-                and stack.enter_context(typed_lines(sys.stdin, self._steer))
-            ):
-                self._console.note("type a line to steer, Ctrl-C to cancel, Ctrl-C twice to leave")
+            if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty() and stack.enter_context(self._lines()):
+                self._console.note("type a line to steer (+ first: a follow-up); Ctrl-C cancels, twice leaves")
+            stack.enter_context(self._console.watch())
             yield
 
+    def _lines(self) -> AbstractContextManager[bool]:
+        if self._console.shows_input:
+            return edited_lines(sys.stdin, self._steer, self._console.typed)
+        return typed_lines(sys.stdin, self._steer)
+
     def _steer(self, text: str) -> None:
+        later = text.removeprefix("+").strip() if text.startswith("+") else ""
         try:
-            self._receipts.append(self._agent.steer(text))
+            self._receipts.append(self._agent.follow_up(later) if later else self._agent.steer(text))
         except KernelError as error:
             self._console.note(str(error))
 
@@ -179,6 +200,7 @@ class Chat:
 
     def _leave(self) -> NoReturn:
         """At once: without waiting for a tool that does not let go."""
+        self._held.close()  # the terminal is put back as it was
         self._console.note("left")
         sys.stdout.flush()
         os._exit(INTERRUPTED)

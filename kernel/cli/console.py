@@ -6,8 +6,10 @@ Whatever a model, a tool or a file says is shown without its control characters:
 import io
 import os
 import re
-from typing import Any, Final, Protocol, TextIO, final
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, Final, Protocol, TextIO, final
 
+from kernel.dialects import native_line
 from kernel.events import (
     CompactionEnded,
     CompactionStarted,
@@ -25,6 +27,7 @@ from kernel.events import (
     ToolStarted,
     ToolUpdated,
 )
+from kernel.jsonl import to_line
 from kernel.messages import AssistantMessage
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -33,7 +36,9 @@ _SHOWN: Final = 100
 
 
 class Console(Protocol):
-    """Where a run is shown."""
+    """Where a run is shown. `shows_input`: it shows what is typed itself."""
+
+    shows_input: ClassVar[bool]
 
     def show(self, event: Event) -> None:
         """Show what has happened."""
@@ -41,6 +46,14 @@ class Console(Protocol):
 
     def note(self, text: str) -> None:
         """Say something of our own."""
+        ...
+
+    def typed(self, text: str) -> None:
+        """What a user has typed and not sent."""
+        ...
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Within it the run goes on."""
         ...
 
 
@@ -57,8 +70,41 @@ def harmless(text: str) -> str:
 
 
 @final
+class JsonConsole:
+    """Each event as a line of JSON, in the dialect `native`, which `python -m kernel check` judges. Remarks are no events:
+    they go to *remarks*.
+    """
+
+    shows_input: ClassVar[bool] = False
+
+    def __init__(self, stream: TextIO, remarks: TextIO) -> None:
+        self._stream = stream
+        self._remarks = remarks
+
+    def show(self, event: Event) -> None:
+        """Print the event, when it has a line."""
+        line = native_line(event)
+        if line is not None:
+            self._stream.write(to_line(line))
+            self._stream.flush()
+
+    def note(self, text: str) -> None:
+        """Print a remark where it disturbs nobody who reads."""
+        print(f"note: {harmless(text)}", file=self._remarks)
+
+    def typed(self, text: str) -> None:
+        """Nothing is shown of it."""
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Nothing is begun, and nothing has to be ended."""
+        return nullcontext()
+
+
+@final
 class LineConsole:
     """One line for each thing that happens; nothing is ever overwritten."""
+
+    shows_input: ClassVar[bool] = False
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -68,9 +114,16 @@ class LineConsole:
         if isinstance(event, MessageEnded) and isinstance(event.message, AssistantMessage):
             for text in event.message.text.splitlines():
                 self._print(f"text: {text}".rstrip())
-        line = _line(event)
+        line = line_of(event)
         if line is not None:
             self._print(line)
+
+    def typed(self, text: str) -> None:
+        """The terminal itself shows what is typed."""
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Nothing is begun, and nothing has to be ended."""
+        return nullcontext()
 
     def note(self, text: str) -> None:
         """Print a remark."""
@@ -86,6 +139,8 @@ class LineConsole:
 class TerminalConsole:
     """Text as it streams, and lines between."""
 
+    shows_input: ClassVar[bool] = False
+
     def __init__(self, stream: TextIO, *, color: bool) -> None:
         self._stream = stream
         self._color = color
@@ -97,9 +152,16 @@ class TerminalConsole:
             if event.channel != "call":
                 self._write(harmless(event.delta), "2" if event.channel == "reasoning" else "")
             return
-        line = _line(event)
+        line = line_of(event)
         if line is not None:
-            self._line(line, _style(event))
+            self._line(line, style_of(event))
+
+    def typed(self, text: str) -> None:
+        """The terminal itself shows what is typed."""
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Nothing is begun, and nothing has to be ended."""
+        return nullcontext()
 
     def note(self, text: str) -> None:
         """Write a remark."""
@@ -119,7 +181,7 @@ class TerminalConsole:
         self._at_margin = text.endswith("\n")
 
 
-def _style(event: Event) -> str:
+def style_of(event: Event) -> str:
     match event:
         case PhaseChanged():
             return "2"
@@ -133,7 +195,7 @@ def _style(event: Event) -> str:
             return ""
 
 
-def _line(event: Event) -> str | None:
+def line_of(event: Event) -> str | None:
     """The line of an event; None for one that has none of its own."""
     match event:
         case PhaseChanged():
@@ -141,11 +203,11 @@ def _line(event: Event) -> str | None:
         case MessageAccepted():
             return f"you ({event.origin.replace('_', '-')}): {event.message.text}"
         case ToolStarted():
-            return f"tool started: {event.name} {_short(_arguments(event.arguments))}"
+            return f"tool started: {event.name} {short(arguments_of(event.arguments))}"
         case ToolUpdated():
-            return f"tool: {_short(event.text)}"
+            return f"tool: {short(event.text)}"
         case ToolEnded():
-            return f"tool {_verdict(event)}: {event.name}: {_short(event.text)}"
+            return f"tool {_verdict(event)}: {event.name}: {short(event.text)}"
         case QueueChanged() if event.steering:
             return f"waits for the next turn: {len(event.steering)}"
         case RetryScheduled():
@@ -172,23 +234,23 @@ def _outcome(result: RunResult) -> str:
     why = result.reason if result.failure is None else result.failure.message
     used = result.usage
     return (
-        f"{result.status}{f' ({why})' if why else ''}: {_count(result.turns, 'turn')}, "
-        f"{_count(len(result.messages), 'message')}, {used.input} tokens in, {used.output} out"
+        f"{result.status}{f' ({why})' if why else ''}: {count_of(result.turns, 'turn')}, "
+        f"{count_of(len(result.messages), 'message')}, {used.input} tokens in, {used.output} out"
     )
 
 
-def _count(number: int, thing: str) -> str:
+def count_of(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def _arguments(arguments: dict[str, Any]) -> str:
+def arguments_of(arguments: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     lines = text.splitlines() or [""]
     first = lines[0] if len(lines[0]) <= _SHOWN else lines[0][:_SHOWN] + "…"
-    return first if len(lines) == 1 else f"{first} (and {_count(len(lines) - 1, 'more line')})"
+    return first if len(lines) == 1 else f"{first} (and {count_of(len(lines) - 1, 'more line')})"
 
 
 def prepare(stream: TextIO) -> TextIO:

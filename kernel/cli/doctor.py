@@ -17,6 +17,7 @@ from typing import Final
 DISTRIBUTION: Final = "phasekernel"
 REQUIRED: Final = ("transitions", "attrs", "cattrs", "msgspec")
 EXTRAS: Final = {
+    "cli": ("rich",),
     "openai": ("openai",),
     "anthropic": ("anthropic",),
     "mcp": ("mcp",),

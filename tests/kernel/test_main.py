@@ -322,7 +322,7 @@ def terminal(*arguments: str, **environment: str) -> Iterator[Terminal]:
 @TERMINAL
 def test_in_a_terminal_text_streams_in_color():
     """In a terminal there is color, and the text comes as it streams."""
-    with terminal("-m", "kernel", "--fast") as it:
+    with terminal("-m", "kernel", "--plain", "--fast") as it:
         assert it.end() == 0
         assert "\x1b[36mtool started: list_files path='.'\x1b[0m" in it.output
         assert "\r\nI'll look at the files here. What are they about?\r\n" in it.output
@@ -331,7 +331,7 @@ def test_in_a_terminal_text_streams_in_color():
 @TERMINAL
 def test_no_color_is_respected():
     """With NO_COLOR nothing is colored."""
-    with terminal("-m", "kernel", "--fast", NO_COLOR="1") as it:
+    with terminal("-m", "kernel", "--plain", "--fast", NO_COLOR="1") as it:
         assert it.end() == 0
         assert "\x1b" not in it.output
 
@@ -340,7 +340,7 @@ def test_no_color_is_respected():
 def test_the_first_ctrl_c_cancels(tmp_path: Path):
     """Ctrl-C cancels the run: what was said stays, the outcome tells it, and the exit status is 1."""
     model = recording(tmp_path / "r.jsonl", (0, "part", said("Working")), (1e9, "part", FINISHED))
-    with terminal("-m", "kernel", "--model", model) as it:
+    with terminal("-m", "kernel", "--plain", "--model", model) as it:
         it.until("Working")
         it.type("\x03")
         it.until("cancelling; Ctrl-C once more leaves at once")
