@@ -1,9 +1,8 @@
 """Tools out of functions, and tools of any make as the agent keeps them.
 
 `@tool` makes a `FunctionTool` of a function: its signature is the schema, its docstring the description; `foreign_tool`
-takes a schema that is there already. `spec_of`
-reads the fields of anything that has the shape of a tool, once, when it is handed in. `to_result` makes a result of
-whatever a tool returns.
+takes a schema that is there already. `spec_of` reads the fields of anything that has the shape of a tool, once, when it is
+handed in. `to_result` makes a result of whatever a tool returns.
 """
 
 import functools

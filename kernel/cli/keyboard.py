@@ -15,25 +15,9 @@ _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|O.|.)?")
 @contextmanager
 def typed_lines(terminal: TextIO, take: Callable[[str], object]) -> Iterator[bool]:
     """While it lasts, *take* is called with each line typed into *terminal*. False where a loop can't wait for one."""
-    loop = asyncio.get_running_loop()
     pending = bytearray()
-    try:
-        # Opened once more, to be read without waiting: Ctrl-C throws away what was typed, also after the loop has been
-        # told of it, and a read that waits then would hold up the loop. The mode of the original is not ours to change.
-        descriptor = os.open(os.ttyname(terminal.fileno()), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except (AttributeError, OSError):  # Windows has none of these functions
-        yield False
-        return
 
-    def read() -> None:
-        try:
-            data = os.read(descriptor, 4096)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:  # closed, or Ctrl-D
-            loop.remove_reader(descriptor)
+    def read(data: bytes) -> None:
         pending.extend(data)
         *lines, rest = pending.split(b"\n")
         pending[:] = rest
@@ -42,12 +26,8 @@ def typed_lines(terminal: TextIO, take: Callable[[str], object]) -> Iterator[boo
             if text:
                 take(text)
 
-    loop.add_reader(descriptor, read)
-    try:
-        yield True
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
+    with _input(terminal, read) as reads:
+        yield reads
 
 
 @contextmanager
@@ -66,6 +46,7 @@ def edited_lines(terminal: TextIO, take: Callable[[str], object], show: Callable
     silent = [*before]
     silent[3] &= ~(termios.ICANON | termios.ECHO)
     line: list[str] = []
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def press(key: str) -> None:
         if key == "\n":
@@ -81,20 +62,26 @@ def edited_lines(terminal: TextIO, take: Callable[[str], object], show: Callable
             line.append(key)
         show("".join(line))
 
+    def read(data: bytes) -> None:
+        # What keys such as the arrows send is passed over.
+        for key in _ESCAPES.sub("", decoder.decode(data)).replace("\r", "\n"):
+            press(key)
+
     termios.tcsetattr(terminal.fileno(), termios.TCSADRAIN, silent)
     try:
-        with _keys(terminal, press) as reads:
+        with _input(terminal, read) as reads:
             yield reads
     finally:
         termios.tcsetattr(terminal.fileno(), termios.TCSADRAIN, before)
 
 
 @contextmanager
-def _keys(terminal: TextIO, press: Callable[[str], object]) -> Iterator[bool]:
-    """While it lasts, *press* is called with each character; what keys such as the arrows send is passed over."""
+def _input(terminal: TextIO, take: Callable[[bytes], object]) -> Iterator[bool]:
+    """While it lasts, *take* is called with what comes from *terminal*."""
     loop = asyncio.get_running_loop()
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     try:
+        # Opened once more, to be read without waiting: Ctrl-C throws away what was typed, also after the loop has been
+        # told of it, and a read that waits then would hold up the loop. The mode of the original is not ours to change.
         descriptor = os.open(os.ttyname(terminal.fileno()), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except (AttributeError, OSError):  # Windows has none of these functions
         yield False
@@ -107,10 +94,9 @@ def _keys(terminal: TextIO, press: Callable[[str], object]) -> Iterator[bool]:
             return
         except OSError:
             data = b""
-        if not data:
+        if not data:  # closed, or Ctrl-D
             loop.remove_reader(descriptor)
-        for key in _ESCAPES.sub("", decoder.decode(data)).replace("\r", "\n"):
-            press(key)
+        take(data)
 
     loop.add_reader(descriptor, read)
     try:

@@ -10,7 +10,6 @@ marked as Anthropic's, so that a conversation which other models took part in is
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final, final
 
 from kernel.frozen import thaw
@@ -28,7 +27,7 @@ from kernel.messages import (
     UserMessage,
 )
 from kernel.models.blocks import REDACTED, SIGNED, EventReader
-from kernel.models.connection import Connection, Provider
+from kernel.models.connection import Connection, HostedModel, Provider
 from kernel.models.wire import (
     NO_OUTPUT,
     asked_schema,
@@ -52,7 +51,7 @@ _OURS: Final = frozenset({"model", "messages", "system", "tools", "stream", "max
 
 
 @final
-class AnthropicModel:
+class AnthropicModel(HostedModel):
     """A model of Anthropic's.
 
     *name* is the model's name. *max_tokens* is the most that one answer may have, thinking included. *base_url* is by
@@ -78,20 +77,11 @@ class AnthropicModel:
         timeout: float | None = None,
         **options: Any,
     ) -> None:
-        self._connection = Connection(ANTHROPIC, base_url=base_url, api_key=api_key, client=client, timeout=timeout)
-        if not isinstance(name, str) or not name.strip():
-            raise ValueError(f"name must be the name of a model, not {name!r}")
-        if taken := sorted(_OURS & options.keys()):
-            raise TypeError(f"{', '.join(taken)} can't be an option: the kernel says it with each request")
+        connection = Connection(ANTHROPIC, base_url=base_url, api_key=api_key, client=client, timeout=timeout)
+        super().__init__(name, connection, context_window, options, _OURS)
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
             raise ValueError(f"max_tokens must be a positive int, not {max_tokens!r}")
-        self.name = name
-        self.context_window = context_window
         self._max_tokens = max_tokens
-        self._options = options
-
-    def __repr__(self) -> str:
-        return f"AnthropicModel({self.name!r}, {self._connection.where})"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Part, None]:
         """The model's answer."""
@@ -115,18 +105,6 @@ class AnthropicModel:
                 yield part
         except Exception as error:
             raise self._connection.error(error) from error
-
-    async def aclose(self) -> None:
-        """Close the connections that this event loop has open. A client of your own stays open."""
-        await self._connection.aclose()
-
-    async def __aenter__(self) -> "AnthropicModel":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         schema = request.output_schema

@@ -5,7 +5,8 @@ import importlib
 import os
 import weakref
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Final, final
+from types import TracebackType
+from typing import Any, Final, Self, final
 from urllib.parse import urlsplit
 
 from attrs import frozen
@@ -94,6 +95,37 @@ class Connection:
         if len(self._key) > _SHORT:
             text = text.replace(self._key, "[the key]")
         return ModelError(text, retryable=told.retryable, retry_after=told.retry_after, overflow=told.overflow)
+
+
+class HostedModel:
+    """What the models of both providers are: a name at a connection, closed by `aclose` or by `async with`."""
+
+    def __init__(
+        self, name: str, connection: Connection, context_window: int | None, options: dict[str, Any], ours: frozenset[str]
+    ) -> None:
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"name must be the name of a model, not {name!r}")
+        if taken := sorted(ours & options.keys()):
+            raise TypeError(f"{', '.join(taken)} can't be an option: the kernel says it with each request")
+        self.name = name
+        self.context_window = context_window
+        self._connection = connection
+        self._options = options
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self._connection.where})"
+
+    async def aclose(self) -> None:
+        """Close the connections that this event loop has open. A client of your own stays open."""
+        await self._connection.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 def _sdk(name: str) -> Any:

@@ -9,13 +9,12 @@ sent, but where *echo_reasoning* says that the server wants it.
 
 import json
 from collections.abc import AsyncGenerator, Iterator
-from types import TracebackType
 from typing import Any, Final, final
 
 from kernel.frozen import thaw
 from kernel.messages import AssistantMessage, CustomMessage, Image, Message, Part, SummaryMessage, ToolMessage, UserMessage
 from kernel.models.chunks import ChunkReader
-from kernel.models.connection import Connection, Provider
+from kernel.models.connection import Connection, HostedModel, Provider
 from kernel.models.wire import (
     NO_OUTPUT,
     asked_schema,
@@ -33,7 +32,7 @@ _OURS: Final = frozenset({"model", "messages", "tools", "stream", "stream_option
 
 
 @final
-class OpenAIModel:
+class OpenAIModel(HostedModel):
     """A model behind an OpenAI-compatible server.
 
     *name* is the server's name for it. *base_url* is the server's address up to `/v1`, by default `OPENAI_BASE_URL` or
@@ -59,20 +58,9 @@ class OpenAIModel:
         echo_reasoning: bool = False,
         **options: Any,
     ) -> None:
-        self._connection = Connection(
-            OPENAI, base_url=base_url, api_key=api_key, client=client, timeout=timeout
-        )
-        if not isinstance(name, str) or not name.strip():
-            raise ValueError(f"name must be the name of a model, not {name!r}")
-        if taken := sorted(_OURS & options.keys()):
-            raise TypeError(f"{', '.join(taken)} can't be an option: the kernel says it with each request")
-        self.name = name
-        self.context_window = context_window
-        self._options = options
+        connection = Connection(OPENAI, base_url=base_url, api_key=api_key, client=client, timeout=timeout)
+        super().__init__(name, connection, context_window, options, _OURS)
         self._echo = echo_reasoning
-
-    def __repr__(self) -> str:
-        return f"OpenAIModel({self.name!r}, {self._connection.where})"
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Part, None]:
         """The model's answer."""
@@ -88,18 +76,6 @@ class OpenAIModel:
                 yield part
         except Exception as error:
             raise self._connection.error(error) from error
-
-    async def aclose(self) -> None:
-        """Close the connections that this event loop has open. A client of your own stays open."""
-        await self._connection.aclose()
-
-    async def __aenter__(self) -> "OpenAIModel":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         schema = request.output_schema
