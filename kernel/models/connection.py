@@ -83,10 +83,13 @@ class Connection:
             await self._clients.aclose()
 
     def check(self, stream: Any) -> None:
-        """Refuse a response that is no stream: its end would look like one that broke off, and be asked for again."""
+        """Refuse a response that is no stream. Something in between may have answered, so it may pass; if it does not, the
+        sentence says more than that a stream broke off.
+        """
         kind = stream.response.headers.get("content-type", "")
         if kind.startswith(("application/json", "text/html")):
-            raise ModelError(f"it answered with {kind.partition(';')[0]} and not with a stream; check base_url")
+            said = f"it answered with {kind.partition(';')[0]} and not with a stream; check base_url"
+            raise ModelError(said, retryable=True)
 
     def error(self, error: Exception) -> ModelError:
         """What went wrong, in one sentence that names the server, and never with the key: some servers repeat it."""

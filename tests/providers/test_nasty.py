@@ -100,10 +100,10 @@ CASES = {
     "an error that is text": Case(lambda wire: Answer([b"down"], 503, content_type="text/plain"), "down"),
     "JSON in place of a stream": Case(
         lambda wire: Answer([b'{"choices": [{"message": {}}]}'], content_type="application/json; charset=utf-8"),
-        "answered with application/json and not with a stream", retryable=False,
+        "answered with application/json and not with a stream",
     ),
     "a page in place of a stream": Case(
-        lambda wire: Answer([b"<html>Log in!</html>"], content_type="text/html"), "text/html", retryable=False
+        lambda wire: Answer([b"<html>Log in!</html>"], content_type="text/html"), "text/html"
     ),
     "a key that is repeated": Case(
         status(401, "authentication_error", "Incorrect API key provided: sk-very-secret"), "provided: [the key]",
