@@ -91,7 +91,7 @@ class AnthropicModel(HostedModel):
             async with await client.messages.create(**self._body(request)) as events:
                 self._connection.check(events)
                 async for event in events:
-                    for part in reader.parts(event.to_dict()):
+                    for part in reader.parts(event.to_dict(warnings=False)):
                         yield part
                     if reader.is_over:
                         break

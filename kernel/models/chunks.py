@@ -51,12 +51,14 @@ class ChunkReader:
         return usage if self._finish_reason is None else [*usage, Finished(_STOPS.get(self._finish_reason))]
 
     def _choice(self, choice: Mapping[str, Any]) -> Iterator[Part]:
-        delta = choice.get("delta") or {}
+        delta = choice.get("delta") or choice.get("message") or {}
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning:
             yield ReasoningDelta(_text(reasoning))
         content = delta.get("content") or delta.get("refusal")
-        if content:
+        if isinstance(content, list):  # Mistral's reasoning models
+            yield from _blocks(content)
+        elif content:
             yield TextDelta(_text(content))
         for call in delta.get("tool_calls") or ():
             yield self._call(call)
@@ -86,6 +88,14 @@ class ChunkReader:
         return place
 
 
+def _blocks(content: list[Any]) -> Iterator[Part]:
+    for block in content:
+        if block["type"] == "text":
+            yield TextDelta(_text(block["text"]))
+        elif block["type"] == "thinking":
+            yield from (ReasoningDelta(_text(each["text"])) for each in block["thinking"])
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"text expected, not {value!r}")
@@ -96,8 +106,13 @@ def _usage(value: Mapping[str, Any] | None) -> Usage | None:
     if not value:
         return None
     return Usage(
-        input=value.get("prompt_tokens") or 0,
-        output=value.get("completion_tokens") or 0,
-        cache_read=(value.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
-        reasoning=(value.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0,
+        input=_tokens(value.get("prompt_tokens")),
+        output=_tokens(value.get("completion_tokens")),
+        cache_read=_tokens((value.get("prompt_tokens_details") or {}).get("cached_tokens")),
+        reasoning=_tokens((value.get("completion_tokens_details") or {}).get("reasoning_tokens")),
     )
+
+
+def _tokens(value: Any) -> Any:
+    """A count, which some servers write with a decimal point. What is none is refused by `Usage`."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value or 0

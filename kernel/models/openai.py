@@ -70,7 +70,7 @@ class OpenAIModel(HostedModel):
             async with await client.chat.completions.create(**self._body(request)) as chunks:
                 self._connection.check(chunks)
                 async for chunk in chunks:
-                    for part in reader.parts(chunk.to_dict()):
+                    for part in reader.parts(chunk.to_dict(warnings=False)):
                         yield part
             for part in reader.end():
                 yield part

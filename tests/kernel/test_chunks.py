@@ -118,6 +118,23 @@ def test_usage_in_every_chunk_is_told_once():
     assert parts(*chunks, delta("stop"))[2:] == [Usage(1, 2), Finished(StopReason.STOP)]
 
 
+def test_content_in_blocks():
+    """Some models say their text and what they think as blocks."""
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    assert parts(delta(content=[thought, {"type": "text", "text": "a"}, {"type": "x"}])) == [ReasoningDelta("hm"), TextDelta("a")]
+
+
+def test_a_whole_message_in_place_of_a_delta():
+    """Some servers send one piece, and call it by its other name."""
+    assert parts({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]}) == [
+        TextDelta("a"), Finished(StopReason.STOP),
+    ]  # fmt: skip
+
+
+def test_tokens_with_a_decimal_point():
+    assert parts({"usage": {"prompt_tokens": 3.0, "completion_tokens": 1}}) == [Usage(3, 1)]
+
+
 def test_usage_with_nulls_counts_as_nothing():
     """Details that are null, and counts that are missing, are no tokens."""
     assert parts({"usage": {"prompt_tokens": 1, "completion_tokens": None, "prompt_tokens_details": None}}) == [Usage(1)]

@@ -27,8 +27,8 @@ from kernel import (
 )
 from kernel.models.anthropic import AnthropicModel, conversation
 from kernel.models.openai import OpenAIModel
-from tests.providers.server import STALL, Answer, Server, nothing_leaks, open_files
-from tests.providers.wires import ANTHROPIC, OPENAI, WIRES, Wire
+from tests.providers.server import STALL, Answer, Server, event, nothing_leaks, open_files
+from tests.providers.wires import ANTHROPIC, OPENAI, WIRES, Wire, openai_chunk
 
 both = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
 ran: list[tuple[int, int]] = []
@@ -388,6 +388,18 @@ class TestOpenAI:
     def test_strict_is_asked_for_where_the_schema_allows_it(self, schema: Any, strict: bool) -> None:
         body = sent(OPENAI, UserMessage("Hi"), output_schema=schema)
         assert body["response_format"]["json_schema"]["strict"] is strict
+
+
+    def test_what_the_sdk_has_no_type_for_is_read_without_a_word(self) -> None:
+        """Text in blocks, and tokens with a decimal point: the SDK would warn of them."""
+        usage = {"prompt_tokens": 3.0, "completion_tokens": 1, "total_tokens": 4}
+        pieces = [
+            openai_chunk({"content": [{"type": "text", "text": "Hi."}]}), openai_chunk({}, "stop"),
+            openai_chunk({}, None, usage=usage), event("[DONE]"),
+        ]  # fmt: skip
+        with nothing_leaks(), Server(Answer(pieces)) as server:
+            result = Agent(OPENAI.make(server.url)).run_sync("Hi")
+        assert (result.final_text, result.usage) == ("Hi.", Usage(3, 1))
 
 
 class TestMaking:
