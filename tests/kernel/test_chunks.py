@@ -121,7 +121,8 @@ def test_usage_in_every_chunk_is_told_once():
 def test_content_in_blocks():
     """Some models say their text and what they think as blocks."""
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-    assert parts(delta(content=[thought, {"type": "text", "text": "a"}, {"type": "x"}])) == [ReasoningDelta("hm"), TextDelta("a")]
+    blocks = [thought, {"type": "text", "text": "a"}, {"type": "x"}]
+    assert parts(delta(content=blocks)) == [ReasoningDelta("hm"), TextDelta("a")]
 
 
 def test_a_whole_message_in_place_of_a_delta():
