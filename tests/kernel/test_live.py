@@ -43,7 +43,7 @@ class Model:
 
 async def main():
     agent = Agent(Model(), tools=[build])
-    agent.subscribe(lambda event: gate.set() if event.type == "queue.changed" and event.steering else None)
+    agent.subscribe(lambda event: gate.set() if event.type == "queue.changed" else None)
     return await Chat(agent, LiveConsole(sys.stdout, color=True)).run("go")
 
 sys.exit(asyncio.run(main()))
@@ -179,7 +179,7 @@ def test_a_follow_up_and_a_cancel_from_the_prompt_line():
         yield TextDelta("Then.")
         await asyncio.Event().wait()
     yield TextDelta("Working")
-    await asyncio.sleep(0.2)
+    await gate.wait()
     yield Finished()
     """
     with screen("-c", program(waiting)) as it:
