@@ -87,7 +87,11 @@ class TestARun:
             assert asyncio.run(main(server.url)) == ("Hi.", "Hi.")
 
     def test_a_hundred_turns_leak_nothing(self, wire: Wire) -> None:
-        """No task and no descriptor more at the end than after the first turn."""
+        """No task more at the end than after the first turn, and no descriptor for each turn.
+
+        The server lives in this process and closes its side when its thread comes to it, so that a descriptor of the last few
+        connections may still be counted; a connection kept for each turn would be a hundred.
+        """
         turns = 100
         answers = [wire.says(("call", f"c{number}", "add", '{"left": 1, "right": 2}')) for number in range(turns)]
         seen: list[tuple[int, int]] = []
@@ -108,7 +112,9 @@ class TestARun:
         with nothing_leaks(), Server(*answers, wire.says(("text", "done"))) as server:
             result = asyncio.run(main(server.url))
         assert (result.status, result.turns) == ("completed", turns + 1)
-        assert seen[-2] == seen[0]
+        (files, tasks), (last_files, last_tasks) = seen[0], seen[-2]
+        assert last_tasks == tasks
+        assert last_files < files + turns // 4
 
     def test_many_agents_share_a_model(self, wire: Wire) -> None:
         """Twenty runs at once: each gets its own answer."""
