@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NoReturn, final
 
 from kernel import Agent, KernelError, Receipt
-from kernel.cli.console import Console, JsonConsole, console_for, prepare
+from kernel.cli.console import Console, TraceConsole, console_for, prepare
 from kernel.cli.keyboard import edited_lines, interrupts, typed_lines
 from kernel.cli.setting import QUESTION, SAMPLE, SYSTEM_PROMPT
 from kernel.commands import commands
@@ -24,6 +24,7 @@ from kernel.models.local import LocalModel
 from kernel.models.replay import DEMO, ReplayModel
 from kernel.ports import Model
 from kernel.toolbox import files
+from kernel.trace.file import TraceWriter
 
 COMMANDS: Final = ("scenario", "check", "journal", "doctor")
 """What stands in the place of a question when it is another command that is meant (`kernel.__main__`)."""
@@ -47,13 +48,18 @@ def main(argv: Sequence[str]) -> int:
         root = _root(options)
         tools = (*files(root, write=options.write), *(commands(root) if options.run else ()))
         agent = Agent(model, tools=tools, system_prompt=SYSTEM_PROMPT)
+        trace = None if options.trace is None else options.trace.open("w", encoding="ascii", newline="\n")
     except (ImportError, OSError, TypeError, ValueError) as error:
         parser.error(str(error))
     for remark in _remarks(options):
         console.note(remark)
+    if trace is not None:
+        agent.subscribe(TraceWriter(trace.write))
     try:
         return asyncio.run(Chat(agent, console).run(options.question))
     finally:
+        if trace is not None:
+            trace.close()
         if isinstance(model, LocalModel):
             model.close()
 
@@ -84,7 +90,8 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--plain", action="store_true", help='lines in a terminal too; its live view needs: pip install "phasekernel[cli]"'
     )
-    parser.add_argument("--json", action="store_true", help="each event as a line of JSON; remarks on standard error")
+    parser.add_argument("--json", action="store_true", help="print a trace: each event as a line of JSON; remarks on standard error")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="write a trace as well, for check, timeline, path and serve")
     parser.add_argument("--fast", action="store_true", help="play a recording without its pauses")
     return parser
 
@@ -93,7 +100,7 @@ def _console(options: Namespace) -> Console:
     """What the run is shown on: the live view where there is a terminal that can, and what draws it."""
     stream = prepare(sys.stdout)
     if options.json:
-        return JsonConsole(stream, sys.stderr)
+        return TraceConsole(stream, sys.stderr)
     can_draw = stream.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
     if options.plain or not can_draw or find_spec("rich") is None:
         return console_for(stream)

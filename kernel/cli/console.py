@@ -9,7 +9,6 @@ import re
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Final, Protocol, TextIO, final
 
-from kernel.dialects import native_line
 from kernel.events import (
     CompactionEnded,
     CompactionStarted,
@@ -27,8 +26,8 @@ from kernel.events import (
     ToolStarted,
     ToolUpdated,
 )
-from kernel.jsonl import to_line
 from kernel.messages import AssistantMessage
+from kernel.trace.file import TraceWriter
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _SHOWN: Final = 100
@@ -70,23 +69,21 @@ def harmless(text: str) -> str:
 
 
 @final
-class JsonConsole:
-    """Each event as a line of JSON, in the dialect `native`, which `python -m kernel check` judges. Remarks are no events:
-    they go to *remarks*.
-    """
+class TraceConsole:
+    """Each event as a line of JSON: a trace (`kernel.trace.file`). Remarks are no events: they go to *remarks*."""
 
     shows_input: ClassVar[bool] = False
 
     def __init__(self, stream: TextIO, remarks: TextIO) -> None:
         self._stream = stream
+        self._writer = TraceWriter(self._write)
         self._remarks = remarks
 
     def show(self, event: Event) -> None:
-        """Print the event, when it has a line."""
-        line = native_line(event)
-        if line is not None:
-            self._stream.write(to_line(line))
-            self._stream.flush()
+        """Print the event."""
+        self._writer(event)
+        if isinstance(self._writer.error, OSError):  # whoever read has left
+            raise self._writer.error
 
     def note(self, text: str) -> None:
         """Print a remark where it disturbs nobody who reads."""
@@ -98,6 +95,10 @@ class JsonConsole:
     def watch(self) -> AbstractContextManager[None]:
         """Nothing is begun, and nothing has to be ended."""
         return nullcontext()
+
+    def _write(self, line: str) -> None:
+        self._stream.write(line)
+        self._stream.flush()
 
 
 @final

@@ -18,13 +18,14 @@ from kernel.jsonl import from_line
 from kernel.scenario import ScenarioError, parse, play
 from kernel.testing import SimulationError
 from kernel.trace import NotAnEventError, breaches_of_lines
+from kernel.trace.file import event_of, is_header
 
 
 def check(argv: Sequence[str]) -> int:
     """The command `check`: 0 when no guarantee is broken, 1 when one is, 2 when the file can't be read as a stream."""
     parser = argparse.ArgumentParser(
         prog="python -m kernel check",
-        description="Hold a stream of events (JSON Lines: native or Pi's lines, or encoded events) against the guarantees "
+        description="Hold a stream of events (a trace, or JSON Lines: native or Pi's lines, or encoded events) against the guarantees "
         "G1 to G16, as far as a stream shows them. Prints each breach with its line, the first one first.",
         epilog="Exit status: 0 no breach, 1 a breach, 2 the file is no stream of events.",
     )
@@ -67,8 +68,10 @@ def _lines(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
 def _line(codec: Codec, data: Any) -> dict[str, Any] | None:
     if not isinstance(data, dict):
         raise TypeError("it is no JSON object")
+    if is_header(data):
+        return None
     if "is" in data:
-        event = codec.load_event(data)
+        event = event_of(codec, data)
         line = native_line(event)
         return None if line is None else {**line, "run": event.run_id}
     if not data.keys() & {"type", "refused", "did"}:

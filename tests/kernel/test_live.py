@@ -18,6 +18,7 @@ from kernel.cli.live import View
 from kernel.events import MessageUpdated, PhaseChanged, QueueChanged, RetryScheduled, ToolStarted
 from kernel.frozen import EMPTY
 from kernel.messages import UserMessage
+from kernel.trace.file import read_trace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 ROOT = Path(__file__).parents[2]
@@ -267,7 +268,8 @@ def test_events_as_lines_of_json(tmp_path: Path):
     )  # fmt: skip
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0
-    assert (lines[0]["type"], lines[-1]["type"], lines[-1]["status"]) == ("run.started", "run.finished", "completed")
+    assert (lines[0]["format"], lines[1]["is"], lines[-1]["is"]) == ("phasekernel.trace/1", "RunStarted", "RunFinished")
+    assert read_trace(done.stdout.splitlines(keepends=True)).heard[-1].event.status == "completed"
     assert done.stderr.startswith("note: a recorded model answers")
     (tmp_path / "events").write_text(done.stdout)
     checked = subprocess.run(
