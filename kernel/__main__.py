@@ -1,5 +1,6 @@
 """`python -m kernel`: an agent on the files of a directory; `scenario FILE` runs a scenario, `check FILE` judges a
-stream of events, `journal` writes and replays inputs, `doctor` examines the installation.
+stream of events, `journal` writes and replays inputs, `timeline TRACE` and `path TRACE` draw a run, `doctor` examines the
+installation.
 
 Exit status: 0 completed, 1 failed or cancelled, 2 wrongly called, 130 left with a second Ctrl-C.
 """
@@ -43,6 +44,11 @@ def _command(arguments: list[str]) -> Callable[[Sequence[str]], int]:
 
         command = examine.check if name == "check" else examine.journal
         return lambda argv: command(argv[1:])
+    if name in ("timeline", "path"):
+        from kernel.cli import pictures
+
+        picture = pictures.draw_timeline if name == "timeline" else pictures.draw_path
+        return lambda argv: picture(argv[1:])
     from kernel.cli.chat import main as chat
 
     return chat

@@ -17,6 +17,8 @@ from statechart.draw import render, texts
 from statechart.explore import explore
 from statechart.exports import FORMATS
 from statechart.method_table import document
+from statechart.phases import NAME as PHASES
+from statechart.phases import phases_dot
 from statechart.world import LARGEST, Bounds
 
 PACKAGE: Final = Path(__file__).parent
@@ -50,6 +52,7 @@ def files(diagrams: Path, package: Path = PACKAGE) -> dict[Path, str]:
         diagrams / "methods.md": document(table),
         diagrams / "lifecycle.xstate.json": FORMATS["xstate"](Bounds()),
         **{diagrams / name: text for name, text in texts().items()},
+        diagrams / f"{PHASES}.dot": phases_dot(),
     }
 
 

@@ -26,7 +26,7 @@ from kernel.ports import Model
 from kernel.toolbox import files
 from kernel.trace.file import TraceWriter
 
-COMMANDS: Final = ("scenario", "check", "journal", "doctor")
+COMMANDS: Final = ("scenario", "check", "journal", "timeline", "path", "doctor")
 """What stands in the place of a question when it is another command that is meant (`kernel.__main__`)."""
 INTERRUPTED: Final = 130  # what shells expect of a command that Ctrl-C ended
 _PROVIDERS: Final = ("openai", "anthropic")
@@ -90,8 +90,8 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--plain", action="store_true", help='lines in a terminal too; its live view needs: pip install "phasekernel[cli]"'
     )
-    parser.add_argument("--json", action="store_true", help="print a trace: each event as a line of JSON; remarks on standard error")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="write a trace as well, for check, timeline, path and serve")
+    parser.add_argument("--json", action="store_true", help="print a trace: events as lines of JSON; remarks on stderr")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="write a trace, for check, timeline, path, serve")
     parser.add_argument("--fast", action="store_true", help="play a recording without its pauses")
     return parser
 

@@ -25,8 +25,8 @@ def check(argv: Sequence[str]) -> int:
     """The command `check`: 0 when no guarantee is broken, 1 when one is, 2 when the file can't be read as a stream."""
     parser = argparse.ArgumentParser(
         prog="python -m kernel check",
-        description="Hold a stream of events (a trace, or JSON Lines: native or Pi's lines, or encoded events) against the guarantees "
-        "G1 to G16, as far as a stream shows them. Prints each breach with its line, the first one first.",
+        description="Hold a stream of events (a trace, or JSON Lines: native or Pi's, or encoded events) against the "
+        "guarantees G1 to G16, as far as a stream shows them. Prints each breach with its line, the first one first.",
         epilog="Exit status: 0 no breach, 1 a breach, 2 the file is no stream of events.",
     )
     parser.add_argument("file", type=Path)

@@ -5,10 +5,11 @@
     with open("run.jsonl", "rb") as file:
         trace = read_trace(file)                    # the same events, and when each was heard
 
-It is JSON Lines in ASCII: a header with the format's version and the date on which it was begun, then one event a line, with
-the seconds since then. `python -m kernel --json` prints one; `check` judges it, `timeline` and `path` draw it, `serve` plays it
-again. Of a last line that was torn, as a crash leaves it, nothing is made; anything else that is wrong is refused with its
-line number. A journal (`kernel.journal`) has what went *into* a core and can be replayed; a trace has what came out of it.
+It is JSON Lines in ASCII: a header with the format's version and the date on which it was begun, then one event a line,
+with the seconds since then. `python -m kernel --json` prints one; `check` judges it, `timeline` and `path` draw it, `serve`
+plays it again. Of a last line that was torn, as a crash leaves it, nothing is made; anything else that is wrong is refused
+with its line number. A journal (`kernel.journal`) has what went *into* a core and can be replayed; a trace has what came
+out of it.
 """
 
 import logging

@@ -89,8 +89,8 @@ class TestARun:
     def test_a_hundred_turns_leak_nothing(self, wire: Wire) -> None:
         """No task more at the end than after the first turn, and no descriptor for each turn.
 
-        The server lives in this process and closes its side when its thread comes to it, so that a descriptor of the last few
-        connections may still be counted; a connection kept for each turn would be a hundred.
+        The server lives in this process and closes its side when its thread comes to it, so that a descriptor of the last
+        few connections may still be counted; a connection kept for each turn would be a hundred.
         """
         turns = 100
         answers = [wire.says(("call", f"c{number}", "add", '{"left": 1, "right": 2}')) for number in range(turns)]

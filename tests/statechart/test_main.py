@@ -17,7 +17,7 @@ from statechart.method_table import document
 from statechart.world import Bounds
 
 SMALL = ("--queue", "1", "--commands", "1", "--turns", "1", "--attempts", "1", "--calls", "1")
-TEXTS = {"lifecycle.dot", "lifecycle-full.dot", "lifecycle.mmd", "lifecycle.xstate.json", "methods.md"}
+TEXTS = {"lifecycle.dot", "lifecycle-full.dot", "phases.dot", "lifecycle.mmd", "lifecycle.xstate.json", "methods.md"}
 
 
 @pytest.fixture
