@@ -8,7 +8,7 @@ from tests.adapters.outside import NotHere
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item):  # noqa: ANN201
+def pytest_runtest_call(item: pytest.Item):
     """A counterpart that is not here skips the test; the session says so at its end."""
     try:
         return (yield)

@@ -216,6 +216,17 @@ def test_reasoning_is_closed_before_the_text():
     ]  # fmt: skip
 
 
+def test_a_stream_that_was_cut_off_closes_what_is_open():
+    """The text, the reasoning and the step, before the error."""
+    events = heard([[ReasoningDelta("Hm."), "Yes.", ReasoningDelta("Or?"), " No."]])
+    for text in ("Yes.", "Or?"):
+        place = next(number for number, event in enumerate(events) if getattr(event, "delta", "") == text)
+        types = [event["type"] for event in projected(events[: place + 1])]
+        assert types.count("TEXT_MESSAGE_START") == types.count("TEXT_MESSAGE_END")
+        assert types.count("REASONING_START") == types.count("REASONING_END")
+        assert types[-2:] == ["STEP_FINISHED", "RUN_ERROR"]
+
+
 def test_a_prompt_that_the_client_has_is_not_said_again():
     """But steering and follow-ups are: another one may have sent them."""
     said = projected(STREAMS["three seconds"], echo=False)
