@@ -38,13 +38,14 @@ EMPTY_STATE: Final[dict[str, Any]] = {
 class Projection:
     """Turns one kernel event after the other into AG-UI events. It remembers what is open, so each stream needs its own.
 
-    *thread_id* is AG-UI's name for the conversation. With *echo* False the prompt that began a run is left out: the
-    client that sent it has it already.
+    *thread_id* is AG-UI's name for the conversation, *run_id* another name for the run, by default the kernel's. With
+    *echo* False the prompt that began a run is left out: the client that sent it has it already.
     """
 
-    def __init__(self, thread_id: str, *, echo: bool = True) -> None:
+    def __init__(self, thread_id: str, *, run_id: str | None = None, echo: bool = True) -> None:
         self.state: dict[str, Any] = json.loads(json.dumps(EMPTY_STATE))
         self._thread = thread_id
+        self._name = run_id
         self._echo = echo
         self._run: str | None = None
         self._out: list[agui.BaseEvent] = []
@@ -113,7 +114,7 @@ class Projection:
         self._asked.clear()
         self.state |= {"turn": 0, "running": [], "usage": {"input": 0, "output": 0}}
         self._put(
-            agui.RunStartedEvent(thread_id=self._thread, run_id=run_id, protocol_version=PROTOCOL),
+            agui.RunStartedEvent(thread_id=self._thread, run_id=self._name or run_id, protocol_version=PROTOCOL),
             agui.StateSnapshotEvent(snapshot=json.loads(json.dumps(self.state))),
         )
 
@@ -138,7 +139,7 @@ class Projection:
         self._close()
         self._change(phase="idle", running=[])
         usage = [_usage(result.usage)]
-        run_id, self._run = event.run_id, None
+        run_id, self._run = self._name or event.run_id, None
         if result.failure is not None:
             failure = result.failure
             self._put(agui.RunErrorEvent(message=failure.message, code=failure.code, usage=usage))

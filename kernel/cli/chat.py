@@ -18,20 +18,13 @@ from typing import Final, NoReturn, final
 from kernel import Agent, KernelError, Receipt
 from kernel.cli.console import Console, TraceConsole, console_for, prepare
 from kernel.cli.keyboard import edited_lines, interrupts, typed_lines
-from kernel.cli.setting import QUESTION, SAMPLE, SYSTEM_PROMPT
-from kernel.commands import commands
-from kernel.models.local import LocalModel
-from kernel.models.replay import DEMO, ReplayModel
-from kernel.ports import Model
-from kernel.toolbox import files
+from kernel.cli.options import AgentMaker, add_agent_options
+from kernel.cli.setting import QUESTION, SAMPLE
 from kernel.trace.file import TraceWriter
 
-COMMANDS: Final = ("scenario", "check", "journal", "timeline", "path", "doctor")
+COMMANDS: Final = ("scenario", "check", "journal", "timeline", "path", "serve", "doctor")
 """What stands in the place of a question when it is another command that is meant (`kernel.__main__`)."""
 INTERRUPTED: Final = 130  # what shells expect of a command that Ctrl-C ended
-_PROVIDERS: Final = ("openai", "anthropic")
-SLOWED: Final = 0.1
-"""How fast a recording is played in a terminal: the model was too fast to be steered by hand."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -44,10 +37,9 @@ def main(argv: Sequence[str]) -> int:
         parser.error("QUESTION must not be empty")
     console = _console(options)
     try:
-        model = _model(options)
-        root = _root(options)
-        tools = (*files(root, write=options.write), *(commands(root) if options.run else ()))
-        agent = Agent(model, tools=tools, system_prompt=SYSTEM_PROMPT)
+        # Nobody watches a pipe, and nobody steers through one.
+        make_agent = AgentMaker(options, timing=sys.stdout.isatty())
+        agent = make_agent()
         trace = None if options.trace is None else options.trace.open("w", encoding="ascii", newline="\n")
     except (ImportError, OSError, TypeError, ValueError) as error:
         parser.error(str(error))
@@ -60,8 +52,7 @@ def main(argv: Sequence[str]) -> int:
     finally:
         if trace is not None:
             trace.close()
-        if isinstance(model, LocalModel):
-            model.close()
+        make_agent.close()
 
 
 def _parser() -> ArgumentParser:
@@ -72,27 +63,12 @@ def _parser() -> ArgumentParser:
         "Exit status: 0 completed, 1 failed or cancelled, 2 wrongly called, 130 left with a second Ctrl-C.",
     )
     parser.add_argument("question", nargs="?", default=QUESTION, metavar="QUESTION", help=f"default: {QUESTION!r}")
-    parser.add_argument(
-        "--model",
-        default="replay",
-        metavar="MODEL",
-        help="replay plays a recording of a real model (default), replay:FILE another one; local runs a small real model; "
-        "openai:NAME and anthropic:NAME ask a provider, with the key in OPENAI_API_KEY or ANTHROPIC_API_KEY",
-    )
-    parser.add_argument(
-        "--base-url", metavar="URL", help="for openai:NAME and anthropic:NAME: another server, such as http://127.0.0.1:8080/v1"
-    )
-    parser.add_argument(
-        "--root", type=Path, metavar="DIR", help="the directory; default: the current one, and for replay its sample"
-    )
-    parser.add_argument("--write", action="store_true", help="let the agent write files there")
-    parser.add_argument("--run", action="store_true", help="let the agent run any command, as the user that you are")
+    add_agent_options(parser)
     parser.add_argument(
         "--plain", action="store_true", help='lines in a terminal too; its live view needs: pip install "phasekernel[cli]"'
     )
     parser.add_argument("--json", action="store_true", help="print a trace: events as lines of JSON; remarks on stderr")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write a trace, for check, timeline, path, serve")
-    parser.add_argument("--fast", action="store_true", help="play a recording without its pauses")
     return parser
 
 
@@ -107,39 +83,6 @@ def _console(options: Namespace) -> Console:
     from kernel.cli.live import LiveConsole
 
     return LiveConsole(stream, color="NO_COLOR" not in os.environ)
-
-
-def _model(options: Namespace) -> Model:
-    kind, _, detail = options.model.partition(":")
-    if options.base_url is not None and kind not in _PROVIDERS:
-        raise ValueError(f"--base-url goes with --model openai:NAME or anthropic:NAME, not with {options.model}")
-    # Nobody watches a pipe, and nobody steers through one.
-    timing = sys.stdout.isatty() and not options.fast
-    match kind:
-        case "replay":
-            return ReplayModel(detail or DEMO, match=False, timing=timing, speed=SLOWED)
-        case "local" if not detail:
-            return LocalModel()
-        case "openai" if detail:
-            from kernel.models.openai import OpenAIModel
-
-            return OpenAIModel(detail, base_url=options.base_url)
-        case "anthropic" if detail:
-            from kernel.models.anthropic import AnthropicModel
-
-            return AnthropicModel(detail, base_url=options.base_url)
-        case _ if kind in _PROVIDERS:
-            raise ValueError(f"--model {kind} needs the name of a model: --model {kind}:NAME")
-        case _:
-            raise ValueError(
-                f"--model {options.model} is unknown; there are replay, replay:FILE, local, openai:NAME and anthropic:NAME"
-            )
-
-
-def _root(options: Namespace) -> Path:
-    if options.root is not None:
-        return Path(options.root)
-    return SAMPLE if options.model == "replay" else Path()
 
 
 def _remarks(options: Namespace) -> Iterator[str]:

@@ -1,0 +1,543 @@
+"""The server, over real connections on the loopback interface: its pages, its stream, its commands, and what it refuses."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+
+from kernel import Agent, Image, UserMessage, tool
+from kernel.testing import ScriptedModel, call
+from kernel.web import hub as hub_module
+from kernel.web.app import LARGEST_BODY, application
+from kernel.web.threads import THREADS, RecordedThread, Threads
+from tests.adapters.test_agui import judged
+from tests.adapters.viewer import Viewer
+from tests.pictures.stories import as_trace, three_seconds
+
+TRACE = as_trace(three_seconds())
+JSON = {"content-type": "application/json"}
+
+
+class Served:
+    """A server with a scripted agent, and a client."""
+
+    def __init__(self, threads: Threads, client: httpx2.AsyncClient, port: int, gate: asyncio.Event) -> None:
+        self.threads = threads
+        self.client = client
+        self.port = port
+        self.gate = gate
+
+    @property
+    def agent(self) -> Agent:
+        agent = self.threads.get("main").agent
+        assert isinstance(agent, Agent)
+        return agent
+
+    async def post(self, path: str, said: Any = None, **more: Any) -> httpx2.Response:
+        return await self.client.post(path, json={} if said is None else said, **more)
+
+    async def refused(self, status: int, path: str, said: Any = None, **more: Any) -> dict[str, str]:
+        answered = await self.client.request(more.pop("method", "POST"), path, **({"json": said} | more))
+        assert answered.status_code == status, answered.text
+        return answered.json()["error"]  # type: ignore[no-any-return]
+
+    @asynccontextmanager
+    async def watching(self, thread: str = "main", headers: dict[str, str] | None = None) -> AsyncIterator["Watching"]:
+        async with self.client.stream("GET", f"/threads/{thread}/events", headers=headers or {}) as answered:
+            assert answered.headers["content-type"].startswith("text/event-stream")
+            yield Watching(answered)
+
+
+class Watching:
+    """One that reads the stream."""
+
+    def __init__(self, answered: httpx2.Response) -> None:
+        self._pieces = answered.aiter_text()
+        self._rest = ""
+        self.viewer = Viewer()
+
+    async def until(self, seen: Callable[[Viewer], bool]) -> Viewer:
+        while not seen(self.viewer):
+            *whole, self._rest = (self._rest + await anext(self._pieces)).split("\n\n")
+            for frame in whole:
+                self.viewer.feed(frame)
+        return self.viewer
+
+
+@asynccontextmanager
+async def serving(script: list[Any], **threads: RecordedThread) -> AsyncIterator[Served]:
+    gate = asyncio.Event()
+
+    @tool
+    async def work(on: str) -> str:
+        """Work until the gate opens."""
+        await gate.wait()
+        return f"worked on {on}"
+
+    def make(history: Any) -> Agent:
+        return Agent(ScriptedModel(script), tools=[work], messages=history)
+
+    all_threads = Threads(make)
+    for name, thread in threads.items():
+        all_threads.add(name, thread)
+    server = uvicorn.Server(
+        uvicorn.Config(application(all_threads), log_level="error", lifespan="on", port=0, timeout_graceful_shutdown=1)
+    )
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.001)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
+            yield Served(all_threads, client, port, gate)
+    finally:
+        server.should_exit = True
+        await task
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+def finished(viewer: Viewer) -> bool:
+    return bool(viewer.ends)
+
+
+BUSY = [[call("c1", "work", on="x")], ["Done."], ["Steered."], ["Later."]]
+
+
+class TestPages:
+    def test_the_page_and_its_files(self) -> None:
+        """Nothing is loaded from elsewhere, and nothing inline is run."""
+
+        async def main() -> None:
+            async with serving([]) as it:
+                for path, kind in (("/", "text/html"), ("/page.js", "text/javascript"), ("/page.css", "text/css")):
+                    answered = await it.client.get(path)
+                    assert (answered.status_code, answered.headers["content-type"].split(";")[0]) == (200, kind)
+                    assert "script-src 'self'" in answered.headers["content-security-policy"]
+                    assert "https://" not in answered.text
+                inspector = await it.client.get("/inspect/")
+                assert inspector.status_code == 200
+                assert (await it.client.get("/inspect/config.json")).json()["agents"][0]["id"] == "kernel"
+
+        run(main)
+
+    @pytest.mark.parametrize("path", ["/nothing", "/threads", "/threads/main", "/../pyproject.toml", "/static/index.html"])
+    def test_there_is_nothing_else(self, path: str) -> None:
+        async def main() -> None:
+            async with serving([]) as it:
+                assert (await it.client.get(path)).status_code in (404, 405)
+
+        run(main)
+
+
+class TestTalking:
+    def test_a_run_is_seen_as_it_goes(self) -> None:
+        async def main() -> None:
+            async with serving([["Hel", "lo."]]) as it, it.watching() as watching:
+                answered = await it.post("/threads/main/prompt", {"text": "Hi"})
+                assert (answered.status_code, list(answered.json())) == (202, ["run"])
+                viewer = await watching.until(finished)
+                assert viewer.texts == [("user", "Hi"), ("assistant", "Hello.")]
+                assert viewer.ends == ["success"]
+
+        run(main)
+
+    def test_steer_and_follow_up(self) -> None:
+        """They wait where all can see them, and come where they belong."""
+
+        async def main() -> None:
+            async with serving(BUSY) as it, it.watching() as watching:
+                await it.post("/threads/main/prompt", {"text": "Hi"})
+                await watching.until(lambda viewer: bool(viewer.state.get("running")))
+                assert (await it.post("/threads/main/follow_up", {"text": "later"})).json() == {"queued": True}
+                assert (await it.post("/threads/main/steer", {"text": "now"})).status_code == 202
+                viewer = await watching.until(lambda viewer: bool(viewer.state["steering"]))
+                assert (viewer.state["steering"], viewer.state["follow_up"]) == (["now"], ["later"])
+                it.gate.set()
+                viewer = await watching.until(finished)
+                assert [text for role, text in viewer.texts if role == "user"] == ["Hi", "now", "later"]
+
+        run(main)
+
+    def test_cancel(self) -> None:
+        async def main() -> None:
+            async with serving(BUSY) as it, it.watching() as watching:
+                await it.post("/threads/main/prompt", {"text": "Hi"})
+                await watching.until(lambda viewer: bool(viewer.state.get("running")))
+                assert (await it.post("/threads/main/cancel", {"reason": "enough"})).json() == {"cancelled": True}
+                assert (await watching.until(finished)).ends == ["cancelled"]
+                assert (await it.post("/threads/main/cancel")).json() == {"cancelled": False}
+
+        run(main)
+
+    def test_threads_do_not_hear_each_other(self) -> None:
+        async def main() -> None:
+            async with serving([["Hi."]]) as it, it.watching("a") as a, it.watching("b") as b:
+                await it.post("/threads/b/prompt", {"text": "to b"})
+                assert (await b.until(finished)).texts[0] == ("user", "to b")
+                await it.post("/threads/a/prompt", {"text": "to a"})
+                assert (await a.until(finished)).texts == [("user", "to a"), ("assistant", "Hi.")]
+
+        run(main)
+
+
+class TestManyBrowsers:
+    def test_all_see_the_same_order(self) -> None:
+        """Those that were there at the beginning frame by frame; one that comes later sees the same in the end."""
+
+        async def main() -> None:
+            async with serving(BUSY) as it, it.watching() as one, it.watching() as other:
+                await one.until(lambda viewer: bool(viewer.ids))
+                await other.until(lambda viewer: bool(viewer.ids))
+                await it.post("/threads/main/prompt", {"text": "Hi"})
+                await one.until(lambda viewer: bool(viewer.state.get("running")))
+                async with it.watching() as late:
+                    it.gate.set()
+                    views = [await each.until(finished) for each in (one, other, late)]
+                    ids = min((view.ids for view in views[:2]), key=len)  # one may have read on a bit after the end
+                    assert views[0].ids[: len(ids)] == views[1].ids[: len(ids)] == ids
+                    assert views[2].texts == views[0].texts
+                    assert views[2].state == views[0].state
+
+        run(main)
+
+    def test_one_that_is_gone_costs_nothing(self) -> None:
+        """Its connection ends in the middle of a run, which does not notice."""
+
+        async def main() -> None:
+            async with serving(BUSY) as it, it.watching() as watching:
+                async with it.watching() as gone:
+                    await gone.until(lambda viewer: bool(viewer.ids))
+                    await it.post("/threads/main/prompt", {"text": "Hi"})
+                    await gone.until(lambda viewer: bool(viewer.state.get("running")))
+                it.gate.set()
+                assert (await watching.until(finished)).ends == ["success"]
+                while it.threads.get("main").hub.viewers > 1:
+                    await asyncio.sleep(0.001)
+
+        run(main)
+
+    def test_one_that_never_reads_costs_nothing(self) -> None:
+        """Megabytes are said that it does not take: the run ends, the others see it, and what is held for it is bounded."""
+        flood = [f"{'word ' * 40}{number}" for number in range(3 * hub_module.RECENT)]
+
+        async def main() -> None:
+            async with serving([flood]) as it, it.watching() as watching:
+                reader, writer = await asyncio.open_connection("127.0.0.1", it.port, limit=1024)
+                writer.write(b"GET /threads/main/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+                await it.post("/threads/main/prompt", {"text": "Hi"})
+                viewer = await watching.until(finished)
+                assert viewer.texts[-1] == ("assistant", "".join(flood))
+                assert it.agent.phase == "idle"
+                writer.close()
+                while it.threads.get("main").hub.viewers > 1:
+                    await asyncio.sleep(0.001)
+
+        run(main)
+
+    def test_one_that_comes_back_misses_nothing_and_doubles_nothing(self) -> None:
+        async def main() -> None:
+            async with serving(BUSY) as it:
+                async with it.watching() as watching:
+                    await watching.until(lambda viewer: bool(viewer.ids))
+                    await it.post("/threads/main/prompt", {"text": "Hi"})
+                    seen = await watching.until(lambda viewer: bool(viewer.state.get("running")))
+                it.gate.set()
+                while it.agent.is_running:
+                    await asyncio.sleep(0.001)
+                async with it.watching(headers={"last-event-id": seen.ids[-1]}) as back:
+                    back.viewer = seen
+                    viewer = await back.until(finished)
+                    assert viewer.texts == [("user", "Hi"), ("assistant", "Done.")]
+                    assert (viewer.snapshots, viewer.calls) == (1, {"c1": ["work", "worked on x"]})
+                    assert len(set(viewer.ids)) == len(viewer.ids)
+
+        run(main)
+
+
+RUBBISH: list[tuple[str, dict[str, Any], int, str]] = [
+    ("prompt", {"content": b"not JSON", "headers": JSON}, 400, "BAD_REQUEST"),
+    ("prompt", {"content": b"\xff\xfe\x00", "headers": JSON}, 400, "BAD_REQUEST"),
+    ("prompt", {"content": b"[" * 100_000, "headers": JSON}, 400, "BAD_REQUEST"),
+    ("prompt", {"json": ["text"]}, 400, "BAD_REQUEST"),
+    ("prompt", {"json": {}}, 422, "BAD_INPUT"),
+    ("prompt", {"json": {"text": 5}}, 422, "BAD_INPUT"),
+    ("prompt", {"json": {"text": None}}, 422, "BAD_INPUT"),
+    ("steer", {"json": {"text": "  "}}, 422, "BAD_INPUT"),
+    ("follow_up", {"json": {"text": ""}}, 422, "BAD_INPUT"),
+    ("cancel", {"json": {"reason": 5}}, 422, "BAD_INPUT"),
+    ("play", {"json": {}}, 422, "BAD_INPUT"),
+    ("play", {"json": {"speed": "fast"}}, 422, "BAD_INPUT"),
+    ("nothing", {"json": {}}, 404, "NO_COMMAND"),
+    ("prompt", {"content": b'{"text": "Hi"}', "headers": {"content-type": "text/plain"}}, 415, "NOT_JSON"),
+    ("prompt", {"json": {"text": "Hi"}, "headers": {"origin": "https://example.org"}}, 403, "FOREIGN_PAGE"),
+    ("cancel", {"json": {}, "headers": {"origin": "null"}}, 403, "FOREIGN_PAGE"),
+    ("prompt", {"json": {"text": "Hi"}}, 409, "AGENT_BUSY"),
+]
+
+
+class TestBadInput:
+    def test_rubbish_is_refused_and_changes_nothing(self) -> None:
+        """Each with a status, a code and a sentence; the run that is going goes on as if nothing had been said."""
+
+        async def main() -> None:
+            async with serving(BUSY) as it, it.watching() as watching:
+                await it.post("/threads/main/prompt", {"text": "Hi"})
+                await watching.until(lambda viewer: bool(viewer.state.get("running")))
+                before = it.agent.state
+                for command, request, status, code in RUBBISH:
+                    error = await it.refused(status, f"/threads/main/{command}", **request)
+                    assert error["code"] == code, (command, request, error)
+                    assert error["message"]
+                    assert it.agent.state == before
+                it.gate.set()
+                assert (await watching.until(finished)).texts == [("user", "Hi"), ("assistant", "Done.")]
+
+        run(main)
+
+    def test_a_refusal_is_the_agents_own(self) -> None:
+        """It says what was asked, in which phase, and what to do instead."""
+
+        async def main() -> None:
+            async with serving(BUSY) as it, it.watching() as watching:
+                await it.post("/threads/main/prompt", {"text": "Hi"})
+                await watching.until(lambda viewer: bool(viewer.state.get("running")))
+                error = await it.refused(409, "/threads/main/prompt", {"text": "Ho"})
+                assert "steer" in error["message"]
+
+        run(main)
+
+    @pytest.mark.parametrize("name", ["a b", "a%2Fb", "%00", "x" * 129, "é"])
+    def test_a_name_that_is_none(self, name: str) -> None:
+        async def main() -> None:
+            async with serving([]) as it:
+                answered = await it.client.post(f"/threads/{name}/prompt", json={"text": "Hi"})
+                assert answered.status_code in (400, 404)
+                assert not it.threads.known(name)
+
+        run(main)
+
+    def test_a_request_that_is_too_large(self) -> None:
+        """It is not read to its end."""
+
+        async def main() -> None:
+            async with serving([]) as it:
+                body = b'"' + b"x" * LARGEST_BODY
+                error = await it.refused(413, "/threads/main/prompt", content=body, headers=JSON)
+                assert error["code"] == "TOO_LARGE"
+
+        run(main)
+
+    def test_only_names_of_this_machine_are_answered(self) -> None:
+        """A foreign name that leads here (DNS rebinding) is refused, for the page and for commands."""
+
+        async def main() -> None:
+            async with serving([["Hi."]]) as it:
+                for host, status in (("example.org", 400), ("127.0.0.1.example.org", 400), ("localhost:5", 200)):
+                    assert (await it.client.get("/", headers={"host": host})).status_code == status
+                answered = await it.client.post(
+                    "/threads/main/prompt", json={"text": "x"}, headers={"host": "example.org", "origin": "http://example.org"}
+                )
+                assert answered.status_code == 400
+                assert len(it.agent.messages) == 0
+
+        run(main)
+
+    def test_bytes_that_are_no_http(self) -> None:
+        """The connection is closed, and the server goes on."""
+
+        async def main() -> None:
+            async with serving([["Hi."]]) as it:
+                reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
+                writer.write(b"\x16\x03\x01\x02\x00" * 100 + b"\r\n\r\n")
+                assert b"400" in await reader.read()
+                writer.close()
+                assert (await it.client.get("/")).status_code == 200
+
+        run(main)
+
+
+def asked(*texts: str, thread: str = "t1", **more: Any) -> dict[str, Any]:
+    roles = ("user", "assistant")
+    messages = [{"id": f"m{place}", "role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
+    return {"threadId": thread, "runId": "r1", "messages": messages, "state": {}, "tools": [], "context": []} | more
+
+
+def shown(kind: str, url: str) -> dict[str, Any]:
+    content = [{"type": kind, "source": {"type": "url", "value": url}}]
+    return asked() | {"messages": [{"id": "1", "role": "user", "content": content}]}
+
+
+HI = asked("Hi")
+
+
+def said_by(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+
+
+class TestAgui:
+    def test_a_run_for_a_client(self) -> None:
+        """Its own names of the thread and the run, and in an order that the judge likes."""
+
+        async def main() -> None:
+            async with serving(BUSY) as it:
+                it.gate.set()
+                said = said_by((await it.post("/agui", asked("Hi"))).text)
+                assert judged(said) == []
+                assert (said[0]["threadId"], said[0]["runId"], said[-1]["runId"]) == ("t1", "r1", "r1")
+                assert said[-1]["outcome"] == {"type": "success"}
+                assert [event["content"] for event in said if event["type"] == "TOOL_CALL_RESULT"] == ["worked on x"]
+                starts = [event.get("role") for event in said if event["type"] == "TEXT_MESSAGE_START"]
+                assert starts == ["assistant"]
+
+        run(main)
+
+    def test_a_thread_that_is_new_goes_on_from_what_the_client_knows(self) -> None:
+        """As after a restart of the server; one that is known here is not told its own past again."""
+
+        async def main() -> None:
+            async with serving([["Three."], ["Five."]]) as it:
+                await it.post("/agui", asked("One?", "Two.", "Three?"))
+                agent = it.threads.get("t1").agent
+                assert [message.text for message in agent.messages] == ["One?", "Two.", "Three?", "Three."]
+                await it.post("/agui", asked("x", "y", "Five?"))
+                assert [message.text for message in agent.messages][4:] == ["Five?", "Five."]
+
+        run(main)
+
+    def test_an_image(self) -> None:
+        async def main() -> None:
+            async with serving([["A cat."]]) as it:
+                image = {"type": "image", "source": {"type": "data", "value": "aGk=", "mimeType": "image/png"}}
+                content = [{"type": "text", "text": "What is it?"}, image]
+                message = {"id": "m", "role": "user", "content": content}
+                assert (await it.post("/agui", asked() | {"messages": [message]})).status_code == 200
+                first = it.threads.get("t1").agent.messages[0]
+                assert isinstance(first, UserMessage)
+                assert first.images == (Image("data:image/png;base64,aGk="),)
+
+        run(main)
+
+    @pytest.mark.parametrize(
+        ("said", "why"),
+        [
+            ({}, "threadId"),
+            ({"threadId": "t", "runId": "r"}, "messages"),
+            (asked(), "must be the user's"),
+            (asked("Hi", "Ho"), "must be the user's"),
+            (asked(" "), "must not be empty"),
+            (asked("Hi", thread="a/b"), "threadId is 1 to 128 letters"),
+            (asked("Hi") | {"messages": [{"id": "1", "role": "nobody", "content": "x"}]}, "messages"),
+            (
+                asked() | {"messages": [{"id": "1", "role": "tool", "toolCallId": "c", "content": "x"}, *HI["messages"]]},
+                "answers no call before it",
+            ),
+            (shown("audio", "x"), "text and images can"),
+            (shown("image", "no"), "url"),
+        ],
+    )  # fmt: skip
+    def test_what_can_not_be_read_is_said(self, said: dict[str, Any], why: str) -> None:
+        """And no thread is begun for it."""
+
+        async def main() -> None:
+            async with serving([["Hi."]]) as it:
+                error = await it.refused(422, "/agui", said)
+                assert why in error["message"]
+                assert not it.threads.known("t1")
+
+        run(main)
+
+    def test_a_thread_that_is_busy(self) -> None:
+        async def main() -> None:
+            async with serving(BUSY) as it, it.watching("t1") as watching:
+                await it.post("/threads/t1/prompt", {"text": "Hi"})
+                await watching.until(lambda viewer: bool(viewer.state.get("running")))
+                assert (await it.refused(409, "/agui", asked("Ho")))["code"] == "AGENT_BUSY"
+
+        run(main)
+
+    @pytest.mark.parametrize(("query", "end"), [("", "success"), ("?on_disconnect=cancel", "cancelled")])
+    def test_a_client_that_leaves(self, query: str, end: str) -> None:
+        """The run goes on without it, unless it asked for the opposite."""
+
+        async def main() -> None:
+            async with serving(BUSY) as it, it.watching("t1") as watching:
+                await watching.until(lambda viewer: bool(viewer.ids))
+                async with it.client.stream("POST", f"/agui{query}", json=asked("Hi")) as answered:
+                    async for text in answered.aiter_text():
+                        if "kernel.tool.started" in text:
+                            break
+                if end == "success":
+                    it.gate.set()
+                assert (await watching.until(finished)).ends == [end]
+
+        run(main)
+
+
+class TestRecorded:
+    def test_a_trace_is_played(self) -> None:
+        """From its beginning, as soon as somebody looks; it can be played again, and not be talked to."""
+
+        async def main() -> None:
+            thread = RecordedThread("recorded", TRACE, speed=100)
+            async with serving([], recorded=thread) as it, it.watching("recorded") as watching:
+                viewer = await watching.until(finished)
+                said = [text for role, text in viewer.texts if role == "user"]
+                assert said == ["Mend the tests.", "Leave b.py alone.", "Then write documentation."]
+                error = await it.refused(409, "/threads/recorded/prompt", {"text": "Hi"})
+                assert error["code"] == "RECORDED"
+                assert (await it.post("/threads/recorded/play", {"speed": 50})).json() == {"playing": True}
+                await watching.until(lambda viewer: viewer.snapshots == 2 and bool(viewer.ends))
+
+        run(main)
+
+    def test_its_pictures(self) -> None:
+        async def main() -> None:
+            async with serving([], recorded=RecordedThread("recorded", TRACE)) as it:
+                for name in ("timeline", "path"):
+                    answered = await it.client.get(f"/threads/recorded/{name}.svg")
+                    assert (answered.status_code, answered.headers["content-type"]) == (200, "image/svg+xml")
+                for path in ("recorded/other", "main/timeline"):
+                    assert (await it.client.get(f"/threads/{path}.svg")).status_code == 404
+
+        run(main)
+
+
+class TestThreads:
+    def test_the_oldest_that_nobody_needs_makes_room(self) -> None:
+        """One that runs or is watched stays; when all do, a new one is refused."""
+
+        async def main() -> None:
+            async with serving(BUSY) as it, it.watching("watched"):
+                await it.post("/threads/running/prompt", {"text": "Hi"})
+                for number in range(THREADS - 2):
+                    await it.post(f"/threads/idle{number}/cancel")
+                await it.post("/threads/new/cancel")
+                known = [it.threads.known(name) for name in ("watched", "running", "idle0", "idle1", "new")]
+                assert known == [True, True, False, True, True]
+                for number in range(THREADS - 2):
+                    await it.post(f"/threads/idle{number}/prompt", {"text": "Hi"})
+                error = await it.refused(409, "/threads/one-more/cancel", {})
+                assert error["code"] == "TOO_MANY_THREADS"
+
+        run(main)
+
+    def test_the_end_of_the_server_is_the_end_of_its_runs(self) -> None:
+        """They are cancelled and have settled; viewers see the end of the stream."""
+
+        async def main() -> None:
+            async with serving(BUSY) as it:
+                await it.post("/threads/main/prompt", {"text": "Hi"})
+                agent = it.agent
+            assert agent.phase == "closed"
+            assert [task for task in asyncio.all_tasks() if task.get_name().startswith("kernel")] == []
+
+        run(main)
