@@ -1,6 +1,7 @@
 """`python -m kernel serve`: a page to talk to an agent and to watch it, or to watch a recorded trace, on this machine."""
 
 import argparse
+import logging
 import socket
 import sys
 from collections.abc import Sequence
@@ -56,12 +57,18 @@ def main(argv: Sequence[str]) -> int:
         threads.add("recorded", RecordedThread("recorded", trace, options.speed))
         where += "?thread=recorded"
     print(f"open {where}", flush=True)
+    logging.getLogger("agui_inspector").setLevel(logging.ERROR)  # it warns of what is meant here
     config = uvicorn.Config(
         application(threads), log_level="warning", access_log=False, timeout_graceful_shutdown=5, lifespan="on"
     )
-    server = uvicorn.Server(config)
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await threads.aclose()  # first, since it would wait for streams that only then end
+            await super().shutdown(sockets)
+
     try:
-        server.run(sockets=[listening])
+        Server(config).run(sockets=[listening])
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
     finally:

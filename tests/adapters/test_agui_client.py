@@ -1,12 +1,14 @@
 """AG-UI's own client, from npm, finds the same streams in order. It also rebuilds the conversation from the server."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 
-from tests.adapters.outside import PACKAGES, verified
+from tests.adapters.outside import PACKAGES, package, run_node, verified
 from tests.adapters.streams import many_random_streams
 from tests.adapters.test_agui import STREAMS, projected
+from tests.adapters.test_browser import QUESTION, served
 
 pytestmark = pytest.mark.views
 
@@ -34,3 +36,17 @@ def test_the_client_can_find_something():
     first, second = verified([said[:end] + said[end + 1 :], [*said, said[-1]]])
     assert "RUN_FINISHED" in str(first) or "TEXT_MESSAGE" in str(first)
     assert second is not None
+
+
+def test_the_client_talks_to_the_server():
+    """It rebuilds the conversation, tool results included, and the state."""
+    package("@ag-ui/client")
+    with served("--fast") as url:
+        done = run_node("client.mjs", "", f"{url}agui", QUESTION)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["seen"][0], said["seen"][-1]) == ("RUN_STARTED", "RUN_FINISHED")
+    roles = [message["role"] for message in said["messages"]]
+    assert (roles[0], roles.count("tool"), roles[-1]) == ("user", 2, "assistant")
+    assert said["messages"][-1]["content"]
+    assert (said["state"]["phase"], said["state"]["running"]) == ("idle", [])
