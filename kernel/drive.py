@@ -32,6 +32,7 @@ from kernel.errors import Failure, KernelBug, WrongLoopError, describe
 from kernel.events import Event
 from kernel.household import Household
 from kernel.inputs import Advance, Halted, Input, Settled, TimerDue
+from kernel.logs import log
 from kernel.run import Run
 from kernel.workers import Workers
 from statechart import Leaf
@@ -164,6 +165,7 @@ class Drive:
                 effect = outbox.popleft()
                 if isinstance(effect, Event):
                     self.run.put(effect)
+                    log(effect)
                     delivery.tell(effect)
                 elif type(effect) is Barrier:
                     unsent = effect.unsent

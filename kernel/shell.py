@@ -22,6 +22,7 @@ from kernel.errors import Failure, ReentrancyError, WrongLoopError, describe
 from kernel.events import Event, RunResult
 from kernel.inputs import Cancel, CommandInput, Compact, Continue, Input, Prompt, SubscriberFailure, ToolSettled
 from kernel.listeners import Listeners
+from kernel.logs import log_abandoned
 from kernel.messages import InputMessage, Usage
 from kernel.ports import Compactor, Estimator, Hooks
 from kernel.run import Run
@@ -230,6 +231,7 @@ class Shell:
     ) -> None:
         """Remember something that goes on though it was told to stop, until it ends."""
         self.abandoned[task] = AbandonedWork(run_id, kind, name, call_id)
+        log_abandoned(run_id, kind, name, call_id)
         task.add_done_callback(self._forget)
 
     def _forget(self, task: "asyncio.Future[Any]") -> None:
