@@ -1,6 +1,6 @@
 """`python -m kernel`: an agent on the files of a directory; `scenario FILE` runs a scenario, `check FILE` judges a
 stream of events, `journal` writes and replays inputs, `timeline TRACE` and `path TRACE` draw a run, `serve` is a page to
-talk to an agent, `doctor` examines the installation.
+talk to an agent, `acp` an agent for editors, `doctor` examines the installation.
 
 Exit status: 0 completed, 1 failed or cancelled, 2 wrongly called, 130 left with a second Ctrl-C.
 """
@@ -53,6 +53,10 @@ def _command(arguments: list[str]) -> Callable[[Sequence[str]], int]:
         from kernel.cli.serve import main as serve
 
         return lambda argv: serve(argv[1:])
+    if name == "acp":
+        from kernel.cli.acp import main as acp
+
+        return lambda argv: acp(argv[1:])
     from kernel.cli.chat import main as chat
 
     return chat

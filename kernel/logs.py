@@ -4,8 +4,8 @@
 
 * INFO: a run began, and how it ended (`kernel.run`); compactions (`kernel.compaction`).
 * WARNING: a run failed (`kernel.run`); a request is tried again (`kernel.retry`); a hook or a listener failed
-  (`kernel.hooks`, `kernel.listeners`); something ignored its cancellation and is still going (`kernel.abandoned`); something was said too
-  late (`kernel.tools`).
+  (`kernel.hooks`, `kernel.listeners`); something ignored its cancellation and is still going (`kernel.abandoned`), or was
+  said too late (`kernel.tools`).
 * DEBUG: phases (`kernel.phase`), messages (`kernel.messages`), tool calls (`kernel.tools`), and the text of errors.
 
 Nothing that a user, a model or a tool said is logged above DEBUG, errors included: a provider's error may repeat a prompt.

@@ -22,7 +22,7 @@ from kernel.cli.options import AgentMaker, add_agent_options
 from kernel.cli.setting import QUESTION, SAMPLE
 from kernel.trace.file import TraceWriter
 
-COMMANDS: Final = ("scenario", "check", "journal", "timeline", "path", "serve", "doctor")
+COMMANDS: Final = ("scenario", "check", "journal", "timeline", "path", "serve", "acp", "doctor")
 """What stands in the place of a question when it is another command that is meant (`kernel.__main__`)."""
 INTERRUPTED: Final = 130  # what shells expect of a command that Ctrl-C ended
 

@@ -1,7 +1,7 @@
 """The agent of the command line: which model, which directory, what it may do there. For all commands that run one."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -10,7 +10,7 @@ from kernel.cli.setting import SAMPLE, SYSTEM_PROMPT
 from kernel.commands import commands
 from kernel.models.local import LocalModel
 from kernel.models.replay import DEMO, ReplayModel
-from kernel.ports import Model, ModelRequest, Part
+from kernel.ports import Model, ModelRequest, Part, Tool
 from kernel.toolbox import files
 
 SLOWED: Final = 0.1
@@ -52,9 +52,10 @@ class AgentMaker:
         self._root = Path(options.root) if options.root is not None else SAMPLE if options.model == "replay" else Path()
         self._tools(self._root)  # now, so that a wrong directory is told at once
 
-    def __call__(self, *, root: Path | None = None, **more: Any) -> Agent:
+    def __call__(self, *, root: Path | None = None, more_tools: Iterable[Tool] = (), **more: Any) -> Agent:
         """An agent on *root*, by default the directory of the options; *more* goes to `Agent`."""
-        return Agent(self._model, tools=self._tools(root or self._root), system_prompt=SYSTEM_PROMPT, **more)
+        tools = (*self._tools(root or self._root), *more_tools)
+        return Agent(self._model, tools=tools, system_prompt=SYSTEM_PROMPT, **more)
 
     def _tools(self, root: Path) -> tuple[Any, ...]:
         return (*files(root, write=self._options.write), *(commands(root) if self._options.run else ()))
