@@ -5,7 +5,6 @@ dies of some requests that are no objects.
 """
 
 import asyncio
-import contextlib
 import json
 from typing import Any, Final, final
 
@@ -36,7 +35,6 @@ class LineTransport:
                 self._writer.write(line.encode())
                 await self._writer.drain()
             except ConnectionError:
-                self._writer.close()
                 self._reader.feed_eof()
 
     async def receive(self) -> dict[str, Any] | None:
@@ -58,7 +56,7 @@ class LineTransport:
 
     async def close(self) -> None:
         """Let go, also of what the other side never took."""
-        with contextlib.suppress(AttributeError):  # what a pipe of asyncio raises that is closed already
+        if not self._writer.is_closing():
             self._writer.transport.abort()
 
     async def _complain(self, id: int | str | None, code: int, message: str) -> None:

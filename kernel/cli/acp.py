@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     if options.root is not None:
         parser.error("--root has no meaning here: the editor says which directory it is about")
     try:
-        make_agent = AgentMaker(options, timing=False)
+        make_agent = AgentMaker(options, timing=True)
     except (ImportError, OSError, TypeError, ValueError) as error:
         parser.error(str(error))
 

@@ -35,7 +35,7 @@ def test_a_session_with_the_official_library(tmp_path: Path):
 
     async def main() -> None:
         editor = Editor()
-        async with acp.spawn_agent_process(editor, *command(tmp_path), cwd=ROOT) as (connection, process):
+        async with acp.spawn_agent_process(editor, *command(tmp_path, "--fast"), cwd=ROOT) as (connection, process):
             await connection.initialize(protocol_version=1)
             session = (await connection.new_session(cwd=str(project), mcp_servers=[])).session_id
             answered = await connection.prompt(prompt=[acp.text_block(QUESTION)], session_id=session)
