@@ -26,7 +26,7 @@ from kernel.core import Core
 from kernel.effects import Effect
 from kernel.errors import KernelError, describe
 from kernel.inputs import Input
-from kernel.jsonl import from_line, to_line
+from kernel.jsonl import entries_of, from_line, to_line
 from kernel.messages import Message
 from kernel.setup import Setup
 from kernel.state import HookName
@@ -131,13 +131,7 @@ def read_journal(lines: Iterable[str | bytes], setup: Setup | None = None) -> Jo
     given = list(lines)
     header = _header(codec, given[0] if given else "")
     inputs: list[Input] = []
-    for number, line in enumerate(given[1:], start=2):
-        try:
-            data = from_line(line)
-        except ValueError as error:
-            if number == len(given) and line[-1:] not in ("\n", b"\n"):
-                break
-            raise JournalError(number, f"is not JSON: {error}") from error
+    for number, data in entries_of(given, 2, JournalError):
         try:
             inputs.append(codec.load_input(_numbered(data, number)))
         except Exception as error:

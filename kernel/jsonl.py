@@ -11,6 +11,7 @@ back as one character, so a mark is put between them; where such marks are alrea
 
 import json
 import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 _MARK: Final = "\ufdd0"  # never a character: Unicode keeps it for uses like this
@@ -35,6 +36,24 @@ def from_line(line: str | bytes) -> Any:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return _each_text(data, _MARKED, r"\1") if "\\ufdd0" in text or _MARK in text else data
+
+
+def entries_of(
+    lines: Sequence[str | bytes], first: int, wrong: Callable[[int, str], Exception]
+) -> Iterator[tuple[int, Any]]:
+    """What the lines of a file say from the line *first* on, with their numbers, which count from 1.
+
+    A last line without its newline that is not JSON is torn, as a crash leaves it, and left out; any other one that is not
+    raises what *wrong* makes of its number and the reason.
+    """
+    for number, line in enumerate(lines[first - 1 :], start=first):
+        try:
+            data = from_line(line)
+        except ValueError as error:
+            if number == len(lines) and line[-1:] not in ("\n", b"\n"):
+                return
+            raise wrong(number, f"is not JSON: {error}") from error
+        yield number, data
 
 
 def exact(value: Any) -> Any:

@@ -24,7 +24,7 @@ from attrs import frozen
 from kernel.codec import Codec, explain
 from kernel.errors import KernelError, describe
 from kernel.events import Event
-from kernel.jsonl import from_line, to_line
+from kernel.jsonl import entries_of, from_line, to_line
 
 FORMAT: Final = "phasekernel.trace/1"
 """Raised whenever a trace of before would be read as something else."""
@@ -117,13 +117,7 @@ def read_trace(lines: Iterable[str | bytes]) -> Trace:
     began = _header(given[0] if given else "")
     codec = Codec()
     heard: list[Heard] = []
-    for number, line in enumerate(given[1:], start=2):
-        try:
-            data = from_line(line)
-        except ValueError as error:
-            if number == len(given) and line[-1:] not in ("\n", b"\n"):
-                break
-            raise TraceError(number, f"is not JSON: {error}") from error
+    for number, data in entries_of(given, 2, TraceError):
         try:
             heard.append(_heard(codec, data, heard[-1].at if heard else 0.0))
         except Exception as error:

@@ -10,8 +10,8 @@ from typing import Any
 import acp
 import pytest
 
+from tests.adapters.acp_editor import Editor
 from tests.adapters.outside import ROOT
-from tests.adapters.test_acp import Editor
 
 QUESTION = "Please look at the files here. What are they about?"
 
