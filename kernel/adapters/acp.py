@@ -21,6 +21,7 @@ from acp import schema
 
 from kernel.adapters.acp_sessions import SessionStore
 from kernel.adapters.acp_updates import Updates, prompt_of, stop_reason
+from kernel.adapters.letters import whole
 from kernel.agent import Agent
 from kernel.errors import EventsLostError, KernelError, describe
 from kernel.events import RunResult
@@ -232,7 +233,7 @@ def _refusal(message: str, code: str = "REFUSED") -> acp.RequestError:
 def _failure(result: RunResult) -> acp.RequestError:
     failure = result.failure
     data: Mapping[str, Any] = {"code": "FAILED" if failure is None else failure.code}
-    return acp.RequestError(FAILED, result.status if failure is None else failure.message, data)
+    return acp.RequestError(FAILED, result.status if failure is None else whole(failure.message), data)
 
 
 def _asked(ask: Callable[[], Any]) -> Any:

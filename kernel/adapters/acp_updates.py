@@ -5,7 +5,7 @@ running, its progress, and how it ended. Phases, queues, retries and compactions
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -13,6 +13,7 @@ import acp
 from acp import schema
 
 from kernel import events
+from kernel.adapters.letters import Letters, whole, whole_data
 from kernel.frozen import thaw
 from kernel.messages import (
     AssistantMessage,
@@ -46,18 +47,21 @@ class Updates:
         self._root = root
         self._count = 0
         self._open: dict[str, deque[str]] = {}
+        self._text, self._thought = Letters(), Letters()
 
     def of_event(self, event: events.Event) -> list[Any]:
         """What *event* is in ACP's words."""
         match event:
-            case events.MessageUpdated(channel="text") if event.delta:
-                return [acp.update_agent_message_text(event.delta)]
-            case events.MessageUpdated(channel="reasoning") if event.delta:
-                return [acp.update_agent_thought_text(event.delta)]
+            case events.MessageUpdated(channel="text"):
+                return _said(acp.update_agent_message_text, self._text.feed(event.delta))
+            case events.MessageUpdated(channel="reasoning"):
+                return _said(acp.update_agent_thought_text, self._thought.feed(event.delta))
             case events.MessageAccepted(message=UserMessage() as message) if event.origin != "prompt":
                 return list(_of_user(message))
-            case events.MessageEnded(message=AssistantMessage() as message) if event.kept:
-                return [self._asked(call) for call in message.calls]
+            case events.MessageEnded(message=AssistantMessage() as message):
+                rest = _said(acp.update_agent_thought_text, self._thought.end())
+                rest += _said(acp.update_agent_message_text, self._text.end())
+                return rest + [self._asked(call) for call in message.calls if event.kept]
             case events.ToolStarted():
                 return self._changed(event.call_id, status="in_progress")
             case events.ToolUpdated():
@@ -78,18 +82,18 @@ class Updates:
         match message:
             case AssistantMessage():
                 for block in message.content:
-                    if isinstance(block, Text) and block.text:
-                        yield acp.update_agent_message_text(block.text)
-                    elif isinstance(block, Reasoning) and block.text:
-                        yield acp.update_agent_thought_text(block.text)
-                    elif isinstance(block, ToolCall):
+                    if isinstance(block, Text):
+                        yield from _said(acp.update_agent_message_text, whole(block.text))
+                    elif isinstance(block, Reasoning):
+                        yield from _said(acp.update_agent_thought_text, whole(block.text))
+                    else:
                         yield self._asked(block)
             case ToolMessage():
                 yield from self._answered(message)
             case UserMessage():
                 yield from _of_user(message)
             case SummaryMessage():
-                yield acp.update_agent_thought_text(f"Summary of what was said before: {message.text}")
+                yield acp.update_agent_thought_text(f"Summary of what was said before: {whole(message.text)}")
             case _:
                 pass
 
@@ -97,17 +101,17 @@ class Updates:
 
     def _asked(self, call: ToolCall) -> Any:
         self._count += 1
-        id = f"{call.id}.{self._count}"
+        id = whole(f"{call.id}.{self._count}")
         self._open.setdefault(call.id, deque()).append(id)
         return acp.start_tool_call(id, **self.described(call), status="pending")
 
     def described(self, call: ToolCall) -> dict[str, Any]:
         """What there is to say of a call, in ACP's words."""
-        arguments = thaw(call.arguments) if call.malformed is None else {"malformed": call.malformed}
+        arguments = whole_data(thaw(call.arguments) if call.malformed is None else {"malformed": call.malformed})
         about = next((arguments[name] for name in _TITLES if isinstance(arguments.get(name), str)), "")
         path = arguments.get("path")
         locations = [schema.ToolCallLocation(path=str(self._root / path))] if isinstance(path, str) else None
-        title = f"{call.name} {about}".strip().replace("\n", " ")
+        title = whole(f"{call.name} {about}").strip().replace("\n", " ")
         return {
             "title": title[:200], "kind": KINDS.get(call.name, "other"), "raw_input": arguments, "locations": locations,
         }  # fmt: skip
@@ -134,13 +138,17 @@ def _result(text: str, failed: bool) -> dict[str, Any]:
 
 
 def _shown(text: str) -> list[Any]:
-    return [acp.tool_content(acp.text_block(text))]
+    return [acp.tool_content(acp.text_block(whole(text)))]
+
+
+def _said(update: Callable[[str], Any], text: str) -> list[Any]:
+    return [update(text)] if text else []
 
 
 def _of_user(message: UserMessage) -> Iterator[Any]:
     for block in message.content:
         if isinstance(block, Text):
-            yield acp.update_user_message_text(block.text)
+            yield acp.update_user_message_text(whole(block.text))
         elif block.carried is not None:
             media_type, data = block.carried
             yield acp.update_user_message(acp.image_block(data, media_type))

@@ -24,10 +24,13 @@ from ag_ui import core as agui
 
 from kernel import events
 from kernel.adapters.agui_messages import arguments_of
+from kernel.adapters.letters import Letters, whole, whole_data
 from kernel.dialects import native_line
 from kernel.messages import AssistantMessage, ToolCall, ToolMessage, Usage, UserMessage
 
 PROTOCOL: Final = "1.0"
+_LARGEST: Final = 2**53 - 1
+"""The largest count that AG-UI takes: beyond it JavaScript has no integers."""
 _SUCCESS: Final = ("completed", "stopped", "max_turns")
 EMPTY_STATE: Final[dict[str, Any]] = {
     "phase": "idle", "turn": 0, "running": [], "steering": [], "follow_up": [], "usage": {"input": 0, "output": 0},
@@ -54,6 +57,7 @@ class Projection:
         self._text: str | None = None
         self._reasoning: str | None = None
         self._answer: str | None = None
+        self._letters = {"text": Letters(), "reasoning": Letters()}
         self._used: dict[str, int] = {}
         self._asked: dict[str, deque[str]] = {}
 
@@ -130,6 +134,7 @@ class Projection:
         self._step = None
 
     def _change(self, **values: Any) -> None:
+        values = whole_data(values)
         self.state |= values
         changes: list[Any] = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in values.items()]
         self._put(agui.StateDeltaEvent(delta=changes))
@@ -142,7 +147,7 @@ class Projection:
         run_id, self._run = self._name or event.run_id, None
         if result.failure is not None:
             failure = result.failure
-            self._put(agui.RunErrorEvent(message=failure.message, code=failure.code, usage=usage))
+            self._put(agui.RunErrorEvent(message=whole(failure.message), code=whole(failure.code), usage=usage))
             return
         outcome: Any = agui.RunFinishedCancelledOutcome()
         if result.status in _SUCCESS:
@@ -150,7 +155,9 @@ class Projection:
         said = {"status": result.status, "text": result.final_text, "turns": result.turns}
         said |= {"reason": result.reason} if result.reason else {}
         self._put(
-            agui.RunFinishedEvent(thread_id=self._thread, run_id=run_id, result=said, outcome=outcome, usage=usage)
+            agui.RunFinishedEvent(
+                thread_id=self._thread, run_id=run_id, result=whole_data(said), outcome=outcome, usage=usage
+            )
         )
 
     def _close(self) -> None:
@@ -168,33 +175,41 @@ class Projection:
         id = self._id()
         self._put(agui.TextMessageStartEvent(message_id=id, role="user"))
         if message.text:
-            self._put(agui.TextMessageContentEvent(message_id=id, delta=message.text))
+            self._put(agui.TextMessageContentEvent(message_id=id, delta=whole(message.text)))
         self._put(agui.TextMessageEndEvent(message_id=id))
 
     def _update(self, event: events.MessageUpdated) -> None:
-        if not event.delta:
-            return
-        if event.channel == "text":
-            self._end_reasoning()
-            if self._text is None:
-                self._text = self._answer = self._answer or self._id()
-                self._put(agui.TextMessageStartEvent(message_id=self._text, role="assistant"))
-            self._put(agui.TextMessageContentEvent(message_id=self._text, delta=event.delta))
-        elif event.channel == "reasoning":
-            if self._reasoning is None:
-                self._reasoning = self._id()
-                self._put(
-                    agui.ReasoningStartEvent(message_id=self._reasoning),
-                    agui.ReasoningMessageStartEvent(message_id=self._reasoning, role="reasoning"),
-                )
-            self._put(agui.ReasoningMessageContentEvent(message_id=self._reasoning, delta=event.delta))
+        if event.channel != "call":
+            delta = self._letters[event.channel].feed(event.delta)
+            if delta:
+                (self._add_text if event.channel == "text" else self._add_reasoning)(delta)
+
+    def _add_text(self, delta: str) -> None:
+        self._end_reasoning()
+        if self._text is None:
+            self._text = self._answer = self._answer or self._id()
+            self._put(agui.TextMessageStartEvent(message_id=self._text, role="assistant"))
+        self._put(agui.TextMessageContentEvent(message_id=self._text, delta=delta))
+
+    def _add_reasoning(self, delta: str) -> None:
+        if self._reasoning is None:
+            self._reasoning = self._id()
+            self._put(
+                agui.ReasoningStartEvent(message_id=self._reasoning),
+                agui.ReasoningMessageStartEvent(message_id=self._reasoning, role="reasoning"),
+            )
+        self._put(agui.ReasoningMessageContentEvent(message_id=self._reasoning, delta=delta))
 
     def _end_text(self) -> None:
+        if rest := self._letters["text"].end():
+            self._add_text(rest)
         if self._text is not None:
             self._put(agui.TextMessageEndEvent(message_id=self._text))
         self._text = None
 
     def _end_reasoning(self) -> None:
+        if rest := self._letters["reasoning"].end():
+            self._add_reasoning(rest)
         if self._reasoning is not None:
             self._put(
                 agui.ReasoningMessageEndEvent(message_id=self._reasoning),
@@ -215,8 +230,9 @@ class Projection:
         self._used[call.id] = self._used.get(call.id, 0) + 1
         id = call.id if self._used[call.id] == 1 else f"{call.id}#{self._used[call.id]}"
         self._asked.setdefault(call.id, deque()).append(id)
+        id = whole(id)
         self._put(
-            agui.ToolCallStartEvent(tool_call_id=id, tool_call_name=call.name, parent_message_id=self._answer),
+            agui.ToolCallStartEvent(tool_call_id=id, tool_call_name=whole(call.name), parent_message_id=self._answer),
             agui.ToolCallArgsEvent(tool_call_id=id, delta=arguments_of(call)),
             agui.ToolCallEndEvent(tool_call_id=id),
         )
@@ -227,7 +243,7 @@ class Projection:
             return  # the stream began after it was asked for
         self._put(
             agui.ToolCallResultEvent(
-                message_id=self._id(), tool_call_id=asked.popleft(), content=message.text, role="tool"
+                message_id=self._id(), tool_call_id=whole(asked.popleft()), content=whole(message.text), role="tool"
             )
         )
 
@@ -258,7 +274,7 @@ class Projection:
         value = {name: said for name, said in line.items() if name not in ("type", "sequence")}
         if isinstance(event, events.RetryScheduled):
             value["error"] = event.error
-        self._put(agui.CustomEvent(name=f"kernel.{event.type}", value=value))
+        self._put(agui.CustomEvent(name=f"kernel.{event.type}", value=whole_data(value)))
 
 
 _TOLD_BY_STATE: Final = frozenset({events.TurnStarted, events.TurnEnded, events.QueueChanged})
@@ -271,11 +287,14 @@ def _without(running: list[dict[str, str]], id: str) -> list[dict[str, str]]:
 
 
 def _usage(usage: Usage) -> agui.TokenUsage:
+    def capped(count: int) -> int:
+        return min(count, _LARGEST)
+
     return agui.TokenUsage(
-        input_tokens=usage.input,
-        output_tokens=usage.output,
-        total_tokens=usage.input + usage.output,
-        reasoning_tokens=usage.reasoning,
-        cached_input_tokens=usage.cache_read,
-        cache_write_input_tokens=usage.cache_write,
+        input_tokens=capped(usage.input),
+        output_tokens=capped(usage.output),
+        total_tokens=capped(usage.input + usage.output),
+        reasoning_tokens=capped(usage.reasoning),
+        cached_input_tokens=capped(usage.cache_read),
+        cache_write_input_tokens=capped(usage.cache_write),
     )

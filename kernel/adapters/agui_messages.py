@@ -6,6 +6,7 @@ from typing import Any
 
 from ag_ui import core as agui
 
+from kernel.adapters.letters import whole, whole_data
 from kernel.frozen import thaw
 from kernel.messages import (
     AssistantMessage,
@@ -23,7 +24,7 @@ from kernel.messages import (
 def arguments_of(call: ToolCall) -> str:
     """The arguments as JSON; where they were no JSON object, what the model wrote, as one."""
     value = thaw(call.arguments) if call.malformed is None else {"malformed": call.malformed}
-    return json.dumps(value)
+    return json.dumps(whole_data(value))
 
 
 def snapshot_of(messages: Iterable[Message], prefix: str) -> list[Any]:
@@ -35,22 +36,24 @@ def _said(message: Message, id: str) -> Iterator[Any]:
     match message:
         case AssistantMessage():
             calls = [
-                agui.ToolCall(id=call.id, function=agui.FunctionCall(name=call.name, arguments=arguments_of(call)))
+                agui.ToolCall(
+                    id=whole(call.id), function=agui.FunctionCall(name=whole(call.name), arguments=arguments_of(call))
+                )
                 for call in message.calls
             ]
-            if message.reasoning:
-                yield agui.ReasoningMessage(id=f"{id}.reasoning", role="reasoning", content=message.reasoning)
-            if message.text or calls:
-                yield agui.AssistantMessage(id=id, role="assistant", content=message.text, tool_calls=calls or None)
+            text, reasoning = whole(message.text), whole(message.reasoning)
+            if reasoning:
+                yield agui.ReasoningMessage(id=f"{id}.reasoning", role="reasoning", content=reasoning)
+            if text or calls:
+                yield agui.AssistantMessage(id=id, role="assistant", content=text, tool_calls=calls or None)
         case ToolMessage():
-            error = message.text if message.is_error else None
-            yield agui.ToolMessage(
-                id=id, role="tool", tool_call_id=message.call_id, content=message.text, error=error
-            )
+            text = whole(message.text)
+            error = text if message.is_error else None
+            yield agui.ToolMessage(id=id, role="tool", tool_call_id=whole(message.call_id), content=text, error=error)
         case SummaryMessage():
-            yield agui.SystemMessage(id=id, role="system", content=message.text)
+            yield agui.SystemMessage(id=id, role="system", content=whole(message.text))
         case _:
-            yield agui.UserMessage(id=id, role="user", content=message.text)
+            yield agui.UserMessage(id=id, role="user", content=whole(message.text))
 
 
 def prompt_of(messages: Sequence[Any]) -> UserMessage:

@@ -26,6 +26,7 @@ from opentelemetry.util.genai.types import Error
 
 from kernel import events
 from kernel.adapters import telemetry_content as content
+from kernel.adapters.letters import whole
 from kernel.agent import Agent
 from kernel.errors import Failure, describe
 from kernel.messages import AssistantMessage, ReasoningDelta, StopReason, TextDelta, ToolCallDelta
@@ -218,7 +219,7 @@ class _Spans:
         if self.shows_content:
             request.output_messages = content.output_of(message)
         if message.stop in _CUT:
-            request.fail(Error(message.error, str(message.stop.value)))
+            request.fail(Error(whole(message.error or ""), str(message.stop.value)))
         else:
             request.stop()
 
@@ -237,8 +238,10 @@ class _Spans:
     # ---- tools ----
 
     def _begin_call(self, event: events.ToolStarted) -> None:
-        call = self._handler.tool(event.name, agent_name=self._name, context=self._run.context, _attach_to_context=False)
-        call.tool_call_id = event.call_id
+        call = self._handler.tool(
+            whole(event.name), agent_name=self._name, context=self._run.context, _attach_to_context=False
+        )
+        call.tool_call_id = whole(event.call_id)
         if self.shows_content:
             call.arguments = content.plain(event.arguments)
         self._calls.setdefault(event.call_id, []).append(call)
@@ -254,16 +257,16 @@ class _Spans:
             return
         call = begun.pop(0)
         if self.shows_content:
-            call.tool_result = event.text
+            call.tool_result = whole(event.text)
         if event.is_error:
-            said = event.text if self.shows_content else None
+            said = whole(event.text) if self.shows_content else None
             call.fail(Error(said, "tool_error" if event.executed else "not_executed"))
         else:
             call.stop()
 
 
 def _error_of(failure: Failure) -> Error:
-    return Error(failure.message, failure.code, failure.cause)
+    return Error(whole(failure.message), whole(failure.code), failure.cause)
 
 
 @final

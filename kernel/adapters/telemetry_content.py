@@ -13,6 +13,7 @@ from opentelemetry.util.genai.types import (
     ToolCallResponsePart,
 )
 
+from kernel.adapters.letters import whole, whole_data
 from kernel.effects import ModelRequest
 from kernel.frozen import thaw
 from kernel.messages import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolMessage
@@ -20,7 +21,7 @@ from kernel.messages import AssistantMessage, Message, Reasoning, Text, ToolCall
 
 def plain(value: Any) -> Any:
     """A frozen value as JSON's."""
-    return thaw(value)
+    return whole_data(thaw(value))
 
 
 def input_of(messages: Iterable[Message]) -> list[InputMessage]:
@@ -35,7 +36,7 @@ def output_of(message: AssistantMessage) -> list[OutputMessage]:
 
 def instructions_of(request: ModelRequest) -> list[Any]:
     """The system prompt."""
-    return [TextPart(request.system_prompt)] if request.system_prompt else []
+    return [TextPart(whole(request.system_prompt))] if request.system_prompt else []
 
 
 def tools_of(request: ModelRequest) -> list[Any]:
@@ -49,16 +50,16 @@ def _role(message: Message) -> str:
 
 def _parts(message: Message) -> Iterator[Any]:
     if isinstance(message, ToolMessage):
-        yield ToolCallResponsePart(message.text, message.call_id)
+        yield ToolCallResponsePart(whole(message.text), whole(message.call_id))
         return
     if not isinstance(message, AssistantMessage):
-        yield TextPart(message.text)
+        yield TextPart(whole(message.text))
         return
     for block in message.content:
         match block:
             case Text():
-                yield TextPart(block.text)
+                yield TextPart(whole(block.text))
             case Reasoning():
-                yield ReasoningPart(block.text)
+                yield ReasoningPart(whole(block.text))
             case ToolCall():
-                yield ToolCallRequestPart(thaw(block.arguments), block.name, block.id)
+                yield ToolCallRequestPart(plain(block.arguments), whole(block.name), whole(block.id))
