@@ -124,7 +124,7 @@ class Projection:
 
     def _enter(self, phase: str) -> None:
         self._leave()
-        self._step = str(phase)
+        self._step = whole(str(phase))
         self._put(agui.StepStartedEvent(step_name=self._step))
         self._change(phase=self._step)
 

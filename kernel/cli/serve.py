@@ -1,6 +1,7 @@
 """`python -m kernel serve`: a page to talk to an agent and to watch it, or to watch a recorded trace, on this machine."""
 
 import argparse
+import contextlib
 import logging
 import socket
 import sys
@@ -68,11 +69,11 @@ def main(argv: Sequence[str]) -> int:
             await super().shutdown(sockets)
 
     try:
-        Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
+        with contextlib.suppress(KeyboardInterrupt):  # which is how it is meant to end
+            Server(config).run(sockets=[listening])
     finally:
         make_agent.close()
+    print("stopped", file=sys.stderr)
     return 0
 
 

@@ -109,9 +109,11 @@ class TestAgui:
 
         run(main)
 
-    @pytest.mark.parametrize(("query", "end"), [("", "success"), ("?on_disconnect=cancel", "cancelled")])
-    def test_a_client_that_leaves(self, query: str, end: str) -> None:
-        """The run goes on without it, unless it asked for the opposite."""
+    @pytest.mark.parametrize(
+        ("query", "end", "reason"), [("", "success", None), ("?on_disconnect=cancel", "cancelled", "the client left")]
+    )
+    def test_a_client_that_leaves(self, query: str, end: str, reason: str | None) -> None:
+        """The run goes on without it, unless it owns the run: then that is cancelled, with a reason (CHD-6)."""
 
         async def main() -> None:
             async with serving(BUSY) as it, it.watching("t1") as watching:
@@ -122,6 +124,7 @@ class TestAgui:
                             break
                 if end == "success":
                     it.gate.set()
-                assert (await watching.until(finished)).ends == [end]
+                viewer = await watching.until(finished)
+                assert (viewer.ends, viewer.reason) == ([end], reason)
 
         run(main)

@@ -17,6 +17,7 @@ class Viewer:
     ids: list[str] = field(factory=list)
     types: list[str] = field(factory=list)
     snapshots: int = 0
+    reason: str | None = None
 
     def feed(self, text: str) -> None:
         """Take whole frames."""
@@ -53,6 +54,7 @@ class Viewer:
                 self.calls[said["toolCallId"]].append(said["content"])
             case "RUN_FINISHED" | "RUN_ERROR":
                 self.ends.append(said.get("code") or said["outcome"]["type"])
+                self.reason = (said.get("result") or {}).get("reason")
             case _:
                 pass
 

@@ -188,6 +188,6 @@ KNOWN: Final[dict[str, str | Waits]] = {
     "CHD-2": "faults/test_children.py::test_a_cancel_reaches_a_child_at_once",
     "CHD-4": Waits("sub-runs", "an agent that is a tool is cancelled with its parent, without a line of code in the tool"),
     "CHD-5": "faults/test_children.py::test_a_cancel_reaches_a_child_at_once",
-    "CHD-6": Waits("a server for clients", "a client that goes away cancels the run that it owns, with a reason"),
+    "CHD-6": "adapters/test_web_agui.py::TestAgui::test_a_client_that_leaves",
 }
 """Where each fault has its probe: a test below `tests/`, or what it waits for."""
