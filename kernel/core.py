@@ -133,25 +133,22 @@ class Core:
             raise ReentrancyError("a finalizer (`__del__`, or a coroutine that is destroyed) spoke to its agent in a step")
         self.is_stepping = True
         try:
-            return self._step(input)
+            kind = type(input)
+            if kind is ModelPart:
+                self._absorb_part(input)  # type: ignore[arg-type]
+            elif kind is ToolUpdate:
+                self._absorb_update(input)  # type: ignore[arg-type]
+            elif kind is TimerDue:
+                self._fire_timer(input)  # type: ignore[arg-type]
+            else:
+                self._take(input)
+            if self._record is not None:
+                self._record(input)
+            state = self.state
+            effects, state.effects = state.effects, []
+            return effects
         finally:
             self.is_stepping = False
-
-    def _step(self, input: Input) -> list[Effect]:
-        kind = type(input)
-        if kind is ModelPart:
-            self._absorb_part(input)  # type: ignore[arg-type]
-        elif kind is ToolUpdate:
-            self._absorb_update(input)  # type: ignore[arg-type]
-        elif kind is TimerDue:
-            self._fire_timer(input)  # type: ignore[arg-type]
-        else:
-            self._take(input)
-        if self._record is not None:
-            self._record(input)
-        state = self.state
-        effects, state.effects = state.effects, []
-        return effects
 
     @classmethod
     def replay(cls, inputs: Iterable[Input], *args: Any, **kwargs: Any) -> "Core":
@@ -224,14 +221,18 @@ class Core:
             self._fire(Fact.RESPONSE_STARTED, input)
         elif state.leaf is not Leaf.STREAMING:
             return
-        message = state.live.message
+        run = state.run
+        message = run.message if run is not None else None
+        assert run is not None
         assert message is not None
         part = input.part
-        kind = type(part)
-        if kind is TextDelta:
-            if part.text:  # type: ignore[union-attr]
-                message.add_text(part.text)  # type: ignore[union-attr]
-                state.publish(MessageUpdated, "text", part.text)  # type: ignore[union-attr]
+        if type(part) is TextDelta:
+            text = part.text
+            if text:
+                message.add_text(text)
+                # As `publish` would: while a response streams, its run has no result. Nothing is done as often as this.
+                state.effects.append(MessageUpdated(run.id, run.sequence, "text", text))
+                run.sequence += 1
         elif isinstance(part, ReasoningDelta):
             message.add_reasoning(part)
             if part.text:

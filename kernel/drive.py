@@ -29,7 +29,7 @@ from kernel.effects import (
     StopTimer,
 )
 from kernel.errors import Failure, KernelBug, WrongLoopError, describe
-from kernel.events import Event
+from kernel.events import Event, MessageUpdated
 from kernel.household import Household
 from kernel.inputs import Advance, Halted, Input, Settled, TimerDue
 from kernel.logs import log
@@ -47,6 +47,7 @@ class Drive:
     __slots__ = (
         "_broken",
         "_bug",
+        "_core",
         "_delivery",
         "_household",
         "_inbox",
@@ -69,6 +70,7 @@ class Drive:
         self.loop = loop
         self.inside: set[asyncio.Task[Any]] = set()
         self._household = household
+        self._core = household.core
         self._thread = threading.get_ident()
         self._outbox: deque[Any] = deque()
         self._inbox: deque[Input] = deque()
@@ -96,14 +98,29 @@ class Drive:
         self._inbox.append(input)
         self.catch_up()
 
+    def feed(self, input: Input) -> None:
+        """Hand in a part or an update, and deliver what it published. Once the run is over it is late."""
+        if self._settled:
+            self._household.report(input)
+            return
+        self._inbox.append(input)
+        self.catch_up()
+        self.pump()
+
     def catch_up(self) -> None:
         """Hand over the inputs that came up meanwhile, unless the core is in a step: a finalizer can come in the middle."""
-        if self._taking or self._household.core.is_stepping:
+        core = self._core
+        if self._taking or core.is_stepping:
             return
         self._taking = True
+        inbox, outbox = self._inbox, self._outbox
         try:
-            while self._inbox:
-                self.take(self._household.core.receive(self._inbox.popleft()))
+            while inbox:
+                effects = core.receive(inbox.popleft())
+                if len(effects) == 1 and not effects[0].immediate:  # a delta
+                    outbox.append(effects[0])
+                else:
+                    self.take(effects)
         except Exception as error:
             self.report_bug(error)
         finally:
@@ -112,9 +129,10 @@ class Drive:
     def take(self, effects: list[Effect]) -> None:
         """Keep what has its order, and perform the rest at once."""
         immediate: list[Effect] | None = None
+        outbox = self._outbox
         for effect in effects:
             if not effect.immediate:
-                self._outbox.append(effect)
+                outbox.append(effect)
             elif immediate is None:
                 immediate = [effect]
             else:
@@ -156,7 +174,7 @@ class Drive:
         The last step of a run is left to the run's own task (*final*), so that nothing of the run is alive after it.
         """
         delivery, outbox = self._delivery, self._outbox
-        if self._pumping or delivery.pending is not None or self._household.core.is_stepping:
+        if self._pumping or delivery.pending is not None or self._core.is_stepping:
             return
         self._pumping = True
         final = final or self._broken
@@ -165,7 +183,8 @@ class Drive:
                 effect = outbox.popleft()
                 if isinstance(effect, Event):
                     self.run.put(effect)
-                    log(effect)
+                    if type(effect) is not MessageUpdated:  # of which nothing is logged
+                        log(effect)
                     delivery.tell(effect)
                 elif type(effect) is Barrier:
                     unsent = effect.unsent

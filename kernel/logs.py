@@ -30,10 +30,10 @@ _RUN, _RETRY, _COMPACTION, _HOOKS, _LISTENERS, _ABANDONED, _PHASE, _MESSAGES, _T
 
 
 def log(event: events.Event) -> None:
-    """Write what there is to write of *event*. A handler that raises costs the run nothing."""
-    write = _WRITERS.get(type(event))
-    if write is not None:
-        _safely(write, event)
+    """Write what there is to write of *event*. A handler that raises costs the run nothing, and silence next to nothing."""
+    written = _WRITERS.get(type(event))
+    if written is not None and written[0].isEnabledFor(written[1]):
+        _safely(written[2], event)
 
 
 def log_abandoned(run_id: str, kind: str, name: str, call_id: str | None) -> None:
@@ -118,18 +118,19 @@ def _late(event: events.UpdateDiscarded) -> None:
     _TOOLS.warning("run %s: call %s said something too late, and it was discarded", event.run_id, event.call_id)
 
 
-_WRITERS: Final[dict[type[events.Event], Callable[[Any], None]]] = {
-    events.RunStarted: _started,
-    events.RunFinished: _finished,
-    events.PhaseChanged: _phase,
-    events.MessageAccepted: _accepted,
-    events.MessageEnded: _message,
-    events.ToolStarted: _tool_started,
-    events.ToolEnded: _tool_ended,
-    events.RetryScheduled: _retry,
-    events.CompactionStarted: _compaction,
-    events.CompactionEnded: _compacted,
-    events.HookFailed: _hook,
-    events.SubscriberFailed: _listener,
-    events.UpdateDiscarded: _late,
+_WRITERS: Final[dict[type[events.Event], tuple[logging.Logger, int, Callable[[Any], None]]]] = {
+    events.RunStarted: (_RUN, logging.INFO, _started),
+    events.RunFinished: (_RUN, logging.WARNING, _finished),
+    events.PhaseChanged: (_PHASE, logging.DEBUG, _phase),
+    events.MessageAccepted: (_MESSAGES, logging.DEBUG, _accepted),
+    events.MessageEnded: (_MESSAGES, logging.DEBUG, _message),
+    events.ToolStarted: (_TOOLS, logging.DEBUG, _tool_started),
+    events.ToolEnded: (_TOOLS, logging.DEBUG, _tool_ended),
+    events.RetryScheduled: (_RETRY, logging.WARNING, _retry),
+    events.CompactionStarted: (_COMPACTION, logging.INFO, _compaction),
+    events.CompactionEnded: (_COMPACTION, logging.INFO, _compacted),
+    events.HookFailed: (_HOOKS, logging.WARNING, _hook),
+    events.SubscriberFailed: (_LISTENERS, logging.WARNING, _listener),
+    events.UpdateDiscarded: (_TOOLS, logging.WARNING, _late),
 }
+"""Where each event is written, at which level at most, and by what. Where not even that is on, it is not looked at."""

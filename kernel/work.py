@@ -33,8 +33,9 @@ class Reporter(Protocol):
         """Hand in the one end of *work*."""
         ...
 
-    def feed(self, input: Input) -> None:
-        """Hand in something that is not an end: a part, an update."""
+    @property
+    def feed(self) -> Callable[[Input], None]:
+        """Takes something that is not an end: a part, an update."""
         ...
 
     def expire(self, work: "Work", verdict: Input) -> None:

@@ -34,9 +34,8 @@ class Intake(Protocol):
         """Deliver what it published."""
         ...
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the run has settled."""
+    def feed(self, input: Input) -> None:
+        """Hand in something that is not an end, and deliver what it published."""
         ...
 
     def halt(self) -> None:
@@ -52,7 +51,7 @@ class Intake(Protocol):
 class Workers:
     """The works of one run."""
 
-    __slots__ = ("_delivery", "_household", "_inside", "_intake", "_loop", "_run_id", "_works")
+    __slots__ = ("_delivery", "_household", "_inside", "_intake", "_loop", "_run_id", "_works", "feed")
 
     def __init__(
         self,
@@ -70,6 +69,8 @@ class Workers:
         self._intake = intake
         self._delivery = delivery
         self._works: dict[int, Work] = {}
+        self.feed = intake.feed
+        """Hand in a part or an update; once the run is over it is late, and another one may be going."""
 
     # ---- starting ----
 
@@ -165,14 +166,6 @@ class Workers:
         self._close(work)
         if isinstance(input, ToolSettled) and input.abandoned and work.lingers is not None:
             self._household.linger(work, self._run_id, input)
-        self._intake.receive(input)
-        self._intake.pump()
-
-    def feed(self, input: Input) -> None:
-        """Hand in a part or an update; once the run is over it is late, and another one may be going."""
-        if self._intake.is_over:
-            self._household.report(input)
-            return
         self._intake.receive(input)
         self._intake.pump()
 

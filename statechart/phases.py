@@ -79,9 +79,8 @@ def _arrow(source: Phase, target: Phase, triggers: tuple[Command | Fact, ...]) -
     return f'"{tail}" -> "{head}" [id="{way_id(source, target)}" label="{label}" color="{ink}" fontcolor="{ink}"{back}];'
 
 
-def drawing() -> Path:
+def drawing(package: Path = Path(__file__).parent) -> Path:
     """Where the drawing is: in the installed package, or in the repository beside it. Raises FileNotFoundError."""
-    package = Path(__file__).parent
     for path in (package / f"{NAME}.svg", package.parent / "diagrams" / f"{NAME}.svg"):
         if path.is_file():
             return path

@@ -107,6 +107,14 @@ def test_how_a_run_went(caplog: pytest.LogCaptureFixture):
     ]
 
 
+def test_at_warning_only_what_went_wrong_is_told(caplog: pytest.LogCaptureFixture):
+    """A run that failed, and not one that did not."""
+    caplog.set_level(logging.WARNING, logger="kernel")
+    run([["Hi."]])
+    run([[ModelError("broken")]])
+    assert [record.getMessage().partition(" ended: ")[2][:21] for record in caplog.records] == ["failed (MODEL_FAILED)"]
+
+
 def test_it_is_silent_by_default(tmp_path: Path):
     """In a program that set nothing up, warnings and errors included."""
     program = (

@@ -12,6 +12,7 @@ from statechart.check import valuations
 from statechart.decisions import dump
 from statechart.draw import BRANCHING, FAILURES, LOWEST, REGION, STRAIGHT, UPWARD, dot, mermaid, read, short, with_choices
 from statechart.method_table import Literals, condition, document, facts, methods
+from statechart.phases import drawing
 from statechart.vocabulary import Refusal
 
 ROOT = Path(__file__).parent.parent.parent
@@ -27,6 +28,18 @@ def picture(request: pytest.FixtureRequest) -> str:
 def test_what_is_committed_is_what_draw_writes(path: Path):
     """Each committed text form is up to date; else `python -m statechart draw` is due."""
     assert path.read_text(encoding="utf-8") == files(ROOT / "diagrams")[path]
+
+
+def test_the_drawing_of_phases_is_found(tmp_path: Path):
+    """In an installed package, else in the repository beside it; else one sentence says what to do."""
+    package = tmp_path / "statechart"
+    with pytest.raises(FileNotFoundError, match="reinstall phasekernel"):
+        drawing(package)
+    for place in (tmp_path / "diagrams" / "phases.svg", package / "phases.svg"):
+        place.parent.mkdir()
+        place.touch()
+        assert drawing(package) == place
+    assert drawing() == ROOT / "diagrams" / "phases.svg"
 
 
 @pytest.mark.parametrize("name", ["lifecycle", "lifecycle-full"])
