@@ -91,14 +91,14 @@ def unsaid(plant: Plant, kind: type, when: Callable[[Any, tuple[Any, ...]], bool
 def later(plant: Plant) -> list[Callable[[], object]]:
     """A list of what is to be done only when the next input comes: after all listeners have heard of this one."""
     waiting: list[Callable[[], object]] = []
-    step = Core._step
+    receive = Core.receive
 
-    def stepping(core: Core, input: Any) -> Any:
+    def receiving(core: Core, input: Any) -> Any:
         due = waiting[:]
         waiting.clear()
         for do in due:
             do()
-        return step(core, input)
+        return receive(core, input)
 
-    plant.setattr(Core, "_step", stepping)
+    plant.setattr(Core, "receive", receiving)
     return waiting
