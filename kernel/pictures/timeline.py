@@ -33,7 +33,9 @@ _PAUSE: Final = 46.0  # the width of a pause that was cut short
 _LONG_PAUSE: Final = 0.1  # of all that is busy
 _BAND, _BAR, _GAP, _SMALL = 24, 12, 10, 11
 _TICKS: Final = 9
-_PHASES: Final = {
+_UNKNOWN: Final = "#eeeeee"
+"""A phase of another version."""
+_PHASES: Final[dict[str, str]] = {
     Phase.IDLE: "#eceff1", Phase.TURN: "#90caf9", Phase.STEERING: "#ce93d8", Phase.FOLLOW_UP: "#b39ddb",
     Phase.COMPACTION: "#a5d6a7", Phase.RETRY: "#ffcc80", Phase.CANCELLING: "#ef9a9a", Phase.SETTLING: "#b0bec5",
     Phase.CLOSED: "#78909c",
@@ -109,7 +111,8 @@ class _Drawing:
         self._label("phase")
         for span, count in condensed(self._inside(self._story.phases), self._scale.place):
             left, width = self._extent(span)
-            band = add(self._root, "rect", x=left, y=self._y, width=width, height=_BAND, fill=_PHASES[Phase(span.name)])
+            fill = _PHASES.get(span.name, _UNKNOWN)
+            band = add(self._root, "rect", x=left, y=self._y, width=width, height=_BAND, fill=fill)
             said = span.name.replace("_", "-")
             tip(band, f"{count} phases, mostly {said}" if count > 1 else f"{said}, {duration(span.end - span.start)}")
             if fits(said, _SMALL, width - 4):

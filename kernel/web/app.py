@@ -29,7 +29,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -76,7 +76,7 @@ def application(threads: Threads) -> Starlette:
             Route("/agui", endpoints.agui, methods=["POST"]),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS), www_redirect=False)],
-        exception_handlers={HTTPException: _refused},
+        exception_handlers={HTTPException: _refused, ClientDisconnect: _left},
         lifespan=lifespan,
     )
     mount_inspector(
@@ -94,6 +94,11 @@ async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code, message = error.detail if isinstance(error.detail, tuple) else ("HTTP", error.detail)
     return JSONResponse({"error": {"code": code, "message": message}}, error.status_code)
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    """The client left in the middle of its request: nothing was asked, and nobody hears the answer."""
+    return Response(status_code=400)
 
 
 def _refuse(status: int, code: str, message: str) -> HTTPException:

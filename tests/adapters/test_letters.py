@@ -18,10 +18,7 @@ from kernel.adapters.letters import Letters, whole, whole_data
 from kernel.adapters.telemetry import _Spans
 from kernel.events import Event, MessageEnded, MessageUpdated
 from kernel.messages import AssistantMessage, Message
-from tests.kernel.strategies import TEXTS, built, values_of
-
-KINDS = [kind for kind in vars(all_events).values() if isinstance(kind, type) and kind.__base__ is Event]
-EVENTS = st.lists(st.one_of([built(kind, run_id=st.just("r")) for kind in KINDS]), max_size=12)
+from tests.kernel.strategies import EVENTS, TEXTS, values_of
 
 
 @given(TEXTS)

@@ -252,6 +252,24 @@ class TestBadInput:
 
         run(main)
 
+    def test_a_request_that_breaks_off(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Nothing is asked of the agent, and it is no error of the server's."""
+
+        async def main() -> None:
+            async with serving([["Hi."]]) as it:
+                _, writer = await asyncio.open_connection("127.0.0.1", it.port)
+                head = "POST /threads/main/prompt HTTP/1.1\r\nHost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+                writer.write(f'{head}content-length: 99\r\n\r\n{{"text": '.encode())
+                await writer.drain()
+                writer.close()
+                while it.server_connections:
+                    await asyncio.sleep(0.001)
+                assert (await it.client.get("/")).status_code == 200
+                assert len(it.agent.messages) == 0
+
+        run(main)
+        assert [record for record in caplog.records if record.name != "agui_inspector"] == []
+
     def test_bytes_that_are_no_http(self) -> None:
         """The connection is closed, and the server goes on."""
 

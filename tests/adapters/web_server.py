@@ -22,11 +22,19 @@ JSON = {"content-type": "application/json"}
 class Served:
     """A server with a scripted agent, and a client."""
 
-    def __init__(self, threads: Threads, client: httpx2.AsyncClient, port: int, gate: asyncio.Event) -> None:
+    def __init__(
+        self, threads: Threads, client: httpx2.AsyncClient, port: int, gate: asyncio.Event, server: uvicorn.Server
+    ) -> None:
+        self._server = server
         self.threads = threads
         self.client = client
         self.port = port
         self.gate = gate
+
+    @property
+    def server_connections(self) -> int:
+        """How many connections the server has."""
+        return len(self._server.server_state.connections)
 
     @property
     def agent(self) -> Agent:
@@ -90,7 +98,7 @@ async def serving(script: list[Any], **threads: RecordedThread) -> AsyncIterator
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
-            yield Served(all_threads, client, port, gate)
+            yield Served(all_threads, client, port, gate, server)
     finally:
         server.should_exit = True
         await task

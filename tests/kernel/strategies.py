@@ -6,6 +6,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 from hypothesis import strategies as st
 
+from kernel import events
 from kernel.errors import UNWRITTEN
 from kernel.frozen import FrozenDict, freeze
 from kernel.messages import Image, Usage
@@ -80,3 +81,8 @@ SETUPS = st.builds(
     built(Setup, model=st.none(), stream=st.just(print), tools=st.just({}), output=OUTPUT),
     st.lists(TOOL, max_size=2),
 )
+
+KINDS = [kind for kind in vars(events).values() if isinstance(kind, type) and kind.__base__ is events.Event]
+"""All kinds of events."""
+EVENTS = st.lists(st.one_of([built(kind, run_id=st.just("r")) for kind in KINDS]), max_size=12)
+"""Events of one run: any, in any order."""

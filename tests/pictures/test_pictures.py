@@ -9,10 +9,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernel.events import MessageAccepted, PhaseChanged, RunStarted, ToolEnded, ToolStarted
+from kernel.events import Event, MessageAccepted, PhaseChanged, RunStarted, ToolEnded, ToolStarted
 from kernel.frozen import EMPTY
 from kernel.messages import UserMessage
 from kernel.pictures import path, timeline
@@ -24,6 +24,7 @@ from kernel.trace.file import Heard, Trace
 from statechart import Ask, Decision, Leaf, Phase, Step, compile_table
 from statechart.phases import drawing, place_id, way_id, ways_between
 from statechart.vocabulary import phase_of
+from tests.kernel.strategies import EVENTS
 from tests.pictures.make import PICTURES
 from tests.pictures.stories import BEGAN, as_trace, three_hours, three_seconds
 
@@ -66,6 +67,16 @@ class TestTimeline:
         ]  # fmt: skip
         svg = timeline(Trace(BEGAN, tuple(Heard(at, event) for at, event in enumerate(events))))
         assert ElementTree.fromstring(svg.encode()).tag == f"{SVG}svg"
+
+    @settings(deadline=None, suppress_health_check=list(HealthCheck))
+    @given(EVENTS, st.lists(st.floats(0, 1e9), min_size=12, max_size=12).map(sorted))
+    def test_any_trace_can_be_drawn(self, events: list[Event], times: list[float]) -> None:
+        """Of another version, damaged or cut off: any events in any order, with any text in them."""
+        trace = Trace(BEGAN, tuple(Heard(at, event) for at, event in zip(times, events, strict=False)))
+        story = tell(trace)
+        for draw, drawable in ((timeline, story.runs), (path, len(story.phases) > 1)):
+            if drawable:
+                assert ElementTree.fromstring(draw(trace).encode()).tag == f"{SVG}svg"
 
     def test_a_run_without_any_time(self) -> None:
         """All at once, as in a test with a clock that stands still."""
