@@ -86,19 +86,18 @@ class EditorAgent:
 
     async def new_session(self, cwd: str, mcp_servers: Sequence[Any] | None = None, **_: Any) -> schema.NewSessionResponse:
         """Begin a conversation in the directory *cwd*."""
-        session = await self._open(self._store.new_id(), cwd, mcp_servers, ())
+        session = await self._made(self._store.new_id(), cwd, mcp_servers, ())
+        await self._take_in(session)
         return schema.NewSessionResponse(session_id=session.id)
 
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: Sequence[Any] | None = None, **_: Any
     ) -> schema.LoadSessionResponse:
-        """Go on with a stored conversation: tell all of it, then take prompts."""
-        if session_id in self._sessions and self._sessions[session_id].agent.is_running:
-            raise _refusal(f"session {session_id} is open, and a run is going in it; cancel it first")
+        """Go on with a stored conversation: tell all of it, then take prompts. One that is refused changes nothing."""
+        self._refuse_going(session_id)
         stored = _asked(lambda: self._store.load(session_id))
-        if session_id in self._sessions:
-            await self._close(self._sessions.pop(session_id))
-        session = await self._open(session_id, cwd, mcp_servers, stored.messages)
+        session = await self._made(session_id, cwd, mcp_servers, stored.messages)
+        await self._take_in(session)
         await self._tell(session, session.updates.of_transcript(stored.messages))
         return schema.LoadSessionResponse()
 
@@ -136,15 +135,11 @@ class EditorAgent:
             raise _invalid(f"there is no open session {session_id!r}: begin one with session/new, or session/load")
         return session
 
-    async def _open(self, id: str, cwd: str, servers: Sequence[Any] | None, messages: Sequence[Message]) -> _Session:
+    async def _made(self, id: str, cwd: str, servers: Sequence[Any] | None, messages: Sequence[Message]) -> _Session:
+        """A session that nobody knows yet. Raises when there can't be one."""
         root = Path(cwd)
         if not root.is_absolute() or not await asyncio.to_thread(root.is_dir):
             raise _invalid(f"cwd must be the absolute path of a directory, not {cwd!r}")
-        if len(self._sessions) >= SESSIONS:
-            idle = next((each for each in self._sessions.values() if not each.agent.is_running), None)
-            if idle is None:
-                raise _refusal(f"{SESSIONS} sessions are running; cancel one, or wait until one ends")
-            await self._close(self._sessions.pop(idle.id))
         session = _Session(id, root, AsyncExitStack())
         tools = [tool for server in servers or () for tool in await self._tools_of(session, server)]
         hooks = Hooks(before_tool_call=lambda call, _: self._permit(session, call)) if self._asks_before else Hooks()
@@ -153,8 +148,30 @@ class EditorAgent:
         except BaseException:
             await session.servers.aclose()
             raise
-        self._sessions[id] = session
         return session
+
+    async def _take_in(self, session: _Session) -> None:
+        """Have *session* in the place of one of its id, or of an idle one when there are too many."""
+        old = self._sessions.get(session.id)
+        try:
+            self._refuse_going(session.id)  # once more: MCP servers took their time to answer
+            if old is None and len(self._sessions) >= SESSIONS:
+                old = next((each for each in self._sessions.values() if not each.agent.is_running), None)
+                if old is None:
+                    raise _refusal(f"{SESSIONS} sessions are running; cancel one, or wait until one ends")
+        except acp.RequestError:
+            await self._close(session)
+            raise
+        if old is not None:
+            del self._sessions[old.id]
+        self._sessions[session.id] = session
+        if old is not None:
+            await self._close(old)
+
+    def _refuse_going(self, session_id: str) -> None:
+        old = self._sessions.get(session_id)
+        if old is not None and old.agent.is_running:
+            raise _refusal(f"session {session_id} is open, and a run is going in it; cancel it first")
 
     async def _tools_of(self, session: _Session, server: Any) -> Sequence[Tool]:
         """The tools of an MCP server of the editor's. One that does not answer is left out, and that is logged."""

@@ -8,6 +8,7 @@ import acp
 import pytest
 
 from kernel import Finished, Image, KernelConfig, ModelError, ReasoningDelta, UserMessage
+from kernel.adapters.acp import SESSIONS
 from kernel.adapters.acp_sessions import SessionStore
 from kernel.testing import call
 from tests.adapters.acp_editor import BUSY, connected, run
@@ -278,6 +279,36 @@ class TestLoading:
                     await it.connection.load_session(cwd=str(it.root), session_id=id, mcp_servers=[])
                 assert it.agent_side._sessions == {}
                 assert content is None or path.read_text() == content
+
+        run(main)
+
+    def test_a_load_that_is_refused_changes_nothing(self, tmp_path: Path) -> None:
+        """The session that is open stays open."""
+
+        async def main() -> None:
+            async with connected([["Hi."], ["Ho."]], tmp_path) as it:
+                session = await it.begin()
+                await it.ask(session, "Go")
+                with pytest.raises(acp.RequestError, match="absolute path of a directory"):
+                    await it.connection.load_session(cwd="/nowhere/at/all", session_id=session, mcp_servers=[])
+                assert (await it.ask(session, "On")).stop_reason == "end_turn"
+                assert [message.text for message in it.agent(session).messages] == ["Go", "Hi.", "On", "Ho."]
+
+        run(main)
+
+    def test_sessions_are_bounded(self, tmp_path: Path) -> None:
+        """An idle one makes room; when all of them run, a new one is refused."""
+
+        async def main() -> None:
+            async with connected(BUSY, tmp_path) as it:
+                sessions = [await it.begin() for _ in range(SESSIONS + 1)]
+                assert list(it.agent_side._sessions) == sessions[1:]
+                going = [asyncio.ensure_future(it.ask(session, "Go")) for session in sessions[1:]]
+                await it.editor.until(lambda: len(it.editor.of("tool_call_update")) >= 2 * SESSIONS)
+                with pytest.raises(acp.RequestError, match="sessions are running"):
+                    await it.begin()
+                it.gate.set()
+                assert {answered.stop_reason for answered in await asyncio.gather(*going)} == {"end_turn"}
 
         run(main)
 
