@@ -37,6 +37,7 @@ from kernel.adapters.agui import Projection
 from kernel.adapters.agui_messages import history_of, prompt_of
 from kernel.errors import EventsLostError, KernelError
 from kernel.events import Event
+from kernel.messages import Message
 from kernel.pictures import path, timeline
 from kernel.run import Run
 from kernel.web.hub import KEEP_ALIVE, TooManyViewersError
@@ -112,15 +113,25 @@ class _Endpoints:
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
 
-    def _thread(self, request: Request) -> Any:
-        name = request.path_params["thread"]
+    def _ask(self, name: str, ask: Callable[[Any], Any], history: Sequence[Message] = ()) -> Any:
+        """What *ask* returns of the thread of this name. One that was begun for it is forgotten when it is refused."""
         if not _NAME.fullmatch(name):
             raise _refuse(400, "BAD_THREAD", "the name of a thread is 1 to 128 letters, digits, '.', '_' or '-'")
-        return _asked(lambda: self._threads.get(name))
+        known = self._threads.known(name)
+        try:
+            return ask(self._threads.get(name, history))
+        except BaseException as error:
+            if not known and self._threads.known(name):
+                self._threads.drop(name)
+            if isinstance(error, KernelError):
+                raise _refuse(409, error.code, str(error)) from error
+            if isinstance(error, (TypeError, ValueError)):
+                raise _refuse(422, "BAD_INPUT", str(error)) from error
+            raise
 
     async def events(self, request: Request) -> Response:
         """The stream of a thread."""
-        thread = self._thread(request)
+        thread = self._ask(request.path_params["thread"], lambda thread: thread)
         frames = thread.hub.frames(request.headers.get("last-event-id"))
         try:
             first = await anext(frames)
@@ -132,8 +143,9 @@ class _Endpoints:
 
     async def picture(self, request: Request) -> Response:
         """The timeline or the path of a recorded trace."""
-        thread = self._thread(request)
         draw = {"timeline": timeline, "path": path}.get(request.path_params["picture"])
+        name = request.path_params["thread"]
+        thread = self._ask(name, lambda thread: thread) if self._threads.known(name) else None
         if draw is None or not isinstance(thread, RecordedThread):
             raise _refuse(404, "NO_PICTURE", "there are timeline.svg and path.svg of a recorded trace")
         try:
@@ -149,8 +161,7 @@ class _Endpoints:
         said = await _json_of(request)
         if not isinstance(said, dict):
             raise _refuse(400, "BAD_REQUEST", "a JSON object is expected")
-        thread = self._thread(request)
-        return JSONResponse(_asked(lambda: command(thread, said)), 202)
+        return JSONResponse(self._ask(request.path_params["thread"], lambda thread: command(thread, said)), 202)
 
     async def agui(self, request: Request) -> Response:
         """One run, for a client that speaks AG-UI."""
@@ -163,25 +174,18 @@ class _Endpoints:
             raise _refuse(422, "BAD_INPUT", f"no RunAgentInput: {where}: {first['msg']}") from error
         if not _NAME.fullmatch(asked.thread_id):
             raise _refuse(422, "BAD_THREAD", "threadId is 1 to 128 letters, digits, '.', '_' or '-'")
-        run = _asked(lambda: self._run(asked))
+        run = self._run(asked)
         cancels = request.query_params.get("on_disconnect") == "cancel"
         frames = _frames_of(run, Projection(asked.thread_id, run_id=asked.run_id, echo=False), cancels)
         return StreamingResponse(frames, media_type="text/event-stream", headers=_STREAM)
 
     def _run(self, asked: RunAgentInput) -> Run:
-        prompt = prompt_of(asked.messages)
-        history = () if self._threads.known(asked.thread_id) else history_of(asked.messages[:-1])
-        return self._threads.get(asked.thread_id, history).agent.prompt(prompt)
-
-
-def _asked(ask: Callable[[], Any]) -> Any:
-    """What *ask* returns; what it refuses, as an answer."""
-    try:
-        return ask()
-    except KernelError as error:
-        raise _refuse(409, error.code, str(error)) from error
-    except (TypeError, ValueError) as error:
-        raise _refuse(422, "BAD_INPUT", str(error)) from error
+        try:
+            prompt = prompt_of(asked.messages)
+            history = () if self._threads.known(asked.thread_id) else history_of(asked.messages[:-1])
+        except ValueError as error:
+            raise _refuse(422, "BAD_INPUT", str(error)) from error
+        return self._ask(asked.thread_id, lambda thread: thread.agent.prompt(prompt), history)  # type: ignore[no-any-return]
 
 
 def _text_of(said: dict[str, Any]) -> str:

@@ -152,7 +152,11 @@ class Threads:
         idle = next((name for name, thread in self._all.items() if not thread.is_busy), None)
         if idle is None:
             raise TooManyThreadsError(f"{THREADS} conversations are going on; close one, or wait until one ends")
-        task = asyncio.get_running_loop().create_task(self._all.pop(idle).aclose())
+        self.drop(idle)
+
+    def drop(self, name: str) -> None:
+        """End this one, and forget it."""
+        task = asyncio.get_running_loop().create_task(self._all.pop(name).aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 

@@ -204,6 +204,20 @@ class TestBadInput:
 
         run(main)
 
+    def test_no_thread_is_begun_for_what_is_refused(self) -> None:
+        """An unknown name stays unknown; what is accepted begins it."""
+
+        async def main() -> None:
+            async with serving([["Hi."]]) as it:
+                for command, request, status, _ in RUBBISH[:-1]:
+                    await it.refused(status, f"/threads/new/{command}", **request)
+                await it.client.get("/threads/new/timeline.svg")
+                assert not it.threads.known("new")
+                assert (await it.post("/threads/new/prompt", {"text": "Hi"})).status_code == 202
+                assert it.threads.known("new")
+
+        run(main)
+
     def test_a_refusal_is_the_agents_own(self) -> None:
         """It says what was asked, in which phase, and what to do instead."""
 
