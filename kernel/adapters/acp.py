@@ -16,8 +16,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NoReturn, final
 
-import acp
-from acp import schema
+from kernel.adapters.extras import missing
+
+try:
+    import acp
+    from acp import schema
+except ModuleNotFoundError as error:
+    raise missing("acp", error) from error
 
 from kernel.adapters.acp_sessions import SessionStore
 from kernel.adapters.acp_updates import Updates, prompt_of, stop_reason

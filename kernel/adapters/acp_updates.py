@@ -9,8 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, final
 
-import acp
-from acp import schema
+from kernel.adapters.extras import missing
+
+try:
+    import acp
+    from acp import schema
+except ModuleNotFoundError as error:
+    raise missing("acp", error) from error
 
 from kernel import events
 from kernel.adapters.letters import Letters, whole, whole_data

@@ -20,7 +20,12 @@ import json
 from collections import deque
 from typing import Any, Final, final
 
-from ag_ui import core as agui
+from kernel.adapters.extras import missing
+
+try:
+    from ag_ui import core as agui
+except ModuleNotFoundError as error:
+    raise missing("web", error) from error
 
 from kernel import events
 from kernel.adapters.agui_messages import arguments_of

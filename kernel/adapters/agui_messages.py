@@ -4,7 +4,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ag_ui import core as agui
+from kernel.adapters.extras import missing
+
+try:
+    from ag_ui import core as agui
+except ModuleNotFoundError as error:
+    raise missing("web", error) from error
 
 from kernel.adapters.letters import whole, whole_data
 from kernel.frozen import thaw

@@ -21,8 +21,14 @@ from importlib.metadata import version
 from typing import Any, Final, final
 
 import attrs
-from opentelemetry.util.genai.handler import TelemetryHandler
-from opentelemetry.util.genai.types import Error
+
+from kernel.adapters.extras import missing
+
+try:
+    from opentelemetry.util.genai.handler import TelemetryHandler
+    from opentelemetry.util.genai.types import Error
+except ModuleNotFoundError as error:
+    raise missing("otel", error) from error
 
 from kernel import events
 from kernel.adapters import telemetry_content as content

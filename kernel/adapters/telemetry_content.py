@@ -3,15 +3,20 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from opentelemetry.util.genai.types import (
-    FunctionToolDefinition,
-    InputMessage,
-    OutputMessage,
-    ReasoningPart,
-    TextPart,
-    ToolCallRequestPart,
-    ToolCallResponsePart,
-)
+from kernel.adapters.extras import missing
+
+try:
+    from opentelemetry.util.genai.types import (
+        FunctionToolDefinition,
+        InputMessage,
+        OutputMessage,
+        ReasoningPart,
+        TextPart,
+        ToolCallRequestPart,
+        ToolCallResponsePart,
+    )
+except ModuleNotFoundError as error:
+    raise missing("otel", error) from error
 
 from kernel.adapters.letters import whole, whole_data
 from kernel.effects import ModelRequest

@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
 
         from kernel.adapters.acp import EditorAgent
     except ImportError as error:
-        parser.error(f"{NEEDS} ({error})")
+        parser.error(f"{NEEDS} ({error.name} is missing)")
     if options.root is not None:
         parser.error("--root has no meaning here: the editor says which directory it is about")
     try:

@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
         from kernel.web.app import application
         from kernel.web.threads import RecordedThread, Threads
     except ImportError as error:
-        parser.error(f"{NEEDS} ({error})")
+        parser.error(f"{NEEDS} ({error.name} is missing)")
     try:
         trace = None if options.replay is None else _trace(options.replay)
         make_agent = AgentMaker(options, timing=True)

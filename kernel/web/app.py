@@ -21,17 +21,22 @@ from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any, Final, final
 
-from ag_ui.core import RunAgentInput
-from agui_inspector import Agent as InspectedAgent  # type: ignore[import-untyped]
-from agui_inspector import mount_inspector
-from pydantic import ValidationError
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from kernel.adapters.extras import missing
+
+try:
+    from ag_ui.core import RunAgentInput
+    from agui_inspector import Agent as InspectedAgent  # type: ignore[import-untyped]
+    from agui_inspector import mount_inspector
+    from pydantic import ValidationError
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response, StreamingResponse
+    from starlette.routing import Route
+except ModuleNotFoundError as error:
+    raise missing("web", error) from error
 
 from kernel.adapters.agui import Projection
 from kernel.adapters.agui_messages import history_of, prompt_of
