@@ -4,7 +4,7 @@ An agent owns one conversation and carries out one run at a time. `prompt`, `con
 return at once; `steer` and `follow_up` add to it; `cancel` stops it; listeners hear of all that happens.
 """
 
-import secrets
+import os
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, final
@@ -109,7 +109,7 @@ class Agent:
         record = None if journal is None else _writer(journal, config, setup, names, conversation)
         core = Core(config, setup, names, conversation, record=record, shadow=shadow())
         self._shell = Shell(core, hooks, compactor, estimator)
-        self._prefix = secrets.token_hex(4)
+        self._prefix = os.urandom(4).hex()
         self._runs = self._items = 0
 
     # ---- runs ----

@@ -10,6 +10,7 @@ from attrs import Attribute, field, frozen
 from attrs.validators import in_
 
 from kernel.checks import count, is_a, is_seconds, or_none
+from kernel.values import Value
 
 
 def _positive(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
@@ -27,8 +28,8 @@ def _seconds(instance: Any, attribute: "Attribute[Any]", value: Any) -> None:
 
 
 @final
-@frozen(kw_only=True)
-class RetryPolicy:
+@frozen(eq=False, repr=False, kw_only=True)
+class RetryPolicy(Value):
     """How failures that may pass are waited out. The n-th wait is drawn from 0 to min(max_delay, base_delay * 2^(n-1))."""
 
     max_attempts: int = field(default=3, validator=_positive)
@@ -40,8 +41,8 @@ class RetryPolicy:
 
 
 @final
-@frozen(kw_only=True)
-class CompactionPolicy:
+@frozen(eq=False, repr=False, kw_only=True)
+class CompactionPolicy(Value):
     """When older messages become a summary, and what is kept."""
 
     reserve: int = field(default=16_384, validator=count)
@@ -53,8 +54,8 @@ class CompactionPolicy:
 
 
 @final
-@frozen(kw_only=True)
-class UsageLimit:
+@frozen(eq=False, repr=False, kw_only=True)
+class UsageLimit(Value):
     """What one run may use. A limit stops what would come next and undoes nothing: the answer that crosses it is kept.
 
     None of them counts the summaries of a compaction, which are no requests of the run.
@@ -69,8 +70,8 @@ class UsageLimit:
 
 
 @final
-@frozen(kw_only=True)
-class KernelConfig:
+@frozen(eq=False, repr=False, kw_only=True)
+class KernelConfig(Value):
     """How an agent behaves where there is a choice. `None` in a limit is the explicit choice of no limit."""
 
     subscribers: Literal["await", "observe"] = field(default="await", validator=in_(("await", "observe")))

@@ -12,11 +12,12 @@ from attrs import frozen
 
 from kernel.events import Event, RunResult
 from kernel.messages import Message, ToolCall, ToolMessage
+from kernel.values import Value
 
 
 @final
-@frozen
-class ModelRequest:
+@frozen(eq=False, repr=False)
+class ModelRequest(Value):
     """What a model is asked.
 
     `id` is the run's id and the number of the request in it. `messages` is a snapshot and never changes; cut messages are
@@ -34,8 +35,8 @@ class ModelRequest:
 
 
 @final
-@frozen
-class Barrier:
+@frozen(eq=False, repr=False)
+class Barrier(Value):
     """Report `Advance(token)` when everything before this has been delivered.
 
     `unsent` are messages whose tokens nobody has counted yet, where what follows depends on the size of the context; the
@@ -48,8 +49,8 @@ class Barrier:
 
 
 @final
-@frozen
-class Project:
+@frozen(eq=False, repr=False)
+class Project(Value):
     """Pass the messages through `transform_context` and `convert_to_llm`; report `Projected`."""
 
     immediate: ClassVar = True
@@ -58,8 +59,8 @@ class Project:
 
 
 @final
-@frozen
-class CallModel:
+@frozen(eq=False, repr=False)
+class CallModel(Value):
     """Send the request and feed its parts; report `ResponseCompleted` or `ResponseFailed`."""
 
     immediate: ClassVar = True
@@ -68,8 +69,8 @@ class CallModel:
 
 
 @final
-@frozen
-class PrepareCall:
+@frozen(eq=False, repr=False)
+class PrepareCall(Value):
     """Check the arguments and ask `before_tool_call`; report `CallPrepared`."""
 
     immediate: ClassVar = True
@@ -78,8 +79,8 @@ class PrepareCall:
 
 
 @final
-@frozen
-class RunTool:
+@frozen(eq=False, repr=False)
+class RunTool(Value):
     """Run the tool; report `ToolUpdate` and `ToolSettled`."""
 
     immediate: ClassVar = True
@@ -89,8 +90,8 @@ class RunTool:
 
 
 @final
-@frozen
-class CallHook:
+@frozen(eq=False, repr=False)
+class CallHook(Value):
     """Call `after_tool_result` with the result, or `should_stop_after_turn`; report `HookReturned`."""
 
     immediate: ClassVar = True
@@ -100,8 +101,8 @@ class CallHook:
 
 
 @final
-@frozen
-class CheckOutput:
+@frozen(eq=False, repr=False)
+class CheckOutput(Value):
     """Hold the final answer against what was asked for; report `OutputChecked`."""
 
     immediate: ClassVar = True
@@ -110,8 +111,8 @@ class CheckOutput:
 
 
 @final
-@frozen
-class Summarize:
+@frozen(eq=False, repr=False)
+class Summarize(Value):
     """Pass these messages through `convert_to_llm` and ask the compactor for their summary; report `Summarized` or
     `SummaryFailed`.
     """
@@ -122,8 +123,8 @@ class Summarize:
 
 
 @final
-@frozen
-class CancelWork:
+@frozen(eq=False, repr=False)
+class CancelWork(Value):
     """Tell these works to stop. Each still reports its end."""
 
     immediate: ClassVar = True
@@ -131,8 +132,8 @@ class CancelWork:
 
 
 @final
-@frozen
-class AbandonWork:
+@frozen(eq=False, repr=False)
+class AbandonWork(Value):
     """Stop waiting for these works; what they report from now on is late."""
 
     immediate: ClassVar = True
@@ -140,16 +141,16 @@ class AbandonWork:
 
 
 @final
-@frozen
-class AbandonListeners:
+@frozen(eq=False, repr=False)
+class AbandonListeners(Value):
     """Stop waiting for listeners, now and for the rest of the run."""
 
     immediate: ClassVar = True
 
 
 @final
-@frozen
-class StartTimer:
+@frozen(eq=False, repr=False)
+class StartTimer(Value):
     """Report `TimerDue(timer)` after so many seconds."""
 
     immediate: ClassVar = True
@@ -158,8 +159,8 @@ class StartTimer:
 
 
 @final
-@frozen
-class StopTimer:
+@frozen(eq=False, repr=False)
+class StopTimer(Value):
     """Forget the timer."""
 
     immediate: ClassVar = True
@@ -167,8 +168,8 @@ class StopTimer:
 
 
 @final
-@frozen
-class ItemsLeft:
+@frozen(eq=False, repr=False)
+class ItemsLeft(Value):
     """These messages left the queues: they were delivered, dropped, or taken out."""
 
     immediate: ClassVar = True
@@ -177,16 +178,16 @@ class ItemsLeft:
 
 
 @final
-@frozen
-class Settle:
+@frozen(eq=False, repr=False)
+class Settle(Value):
     """Report `Settled` when everything before this has been delivered and its listeners are done."""
 
     immediate: ClassVar = False
 
 
 @final
-@frozen
-class RunEnded:
+@frozen(eq=False, repr=False)
+class RunEnded(Value):
     """The run is settled: wake those who wait for it."""
 
     immediate: ClassVar = False

@@ -9,13 +9,15 @@ from typing import Any, ClassVar, Final, final
 
 from attrs import field, frozen
 
+from kernel.values import Value
+
 UNWRITTEN: Final = {"unwritten": True}
 """Marks a field whose value is of any kind, so that no journal and no trace has it."""
 
 
 @final
-@frozen
-class Failure:
+@frozen(eq=False, repr=False)
+class Failure(Value):
     """What failed, as data: it can be stored, compared and sent. `error_of` makes the exception of it."""
 
     message: str

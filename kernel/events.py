@@ -11,13 +11,14 @@ from attrs import field, frozen
 from kernel.errors import UNWRITTEN, Failure, KernelError, error_of
 from kernel.frozen import FrozenDict
 from kernel.messages import NO_USAGE, AssistantMessage, InputMessage, Message, ToolMessage, Usage
+from kernel.values import Value
 
 RunStatus = Literal["completed", "cancelled", "failed", "max_turns", "stopped"]
 
 
 @final
-@frozen(kw_only=True)
-class RunResult:
+@frozen(eq=False, repr=False, kw_only=True)
+class RunResult(Value):
     """How a run ended. A value, not an exception: `unwrap` raises.
 
     `messages` are the run's new ones; `final_text` is the last answer's text; `partial` is a response that was cut, as it
@@ -53,8 +54,8 @@ class RunResult:
         return self
 
 
-@frozen
-class Event:
+@frozen(eq=False, repr=False)
+class Event(Value):
     """What all events have: the run they tell of, and their place in it."""
 
     type: ClassVar[str]
@@ -64,7 +65,7 @@ class Event:
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class RunStarted(Event):
     """A run began."""
 
@@ -72,7 +73,7 @@ class RunStarted(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class PhaseChanged(Event):
     """The visible phase changed."""
 
@@ -82,7 +83,7 @@ class PhaseChanged(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class TurnStarted(Event):
     """A turn began: one response and all tool results that it asks for. `turn` counts from 1."""
 
@@ -91,7 +92,7 @@ class TurnStarted(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class MessageAccepted(Event):
     """A user's (or an application's) message entered the transcript; a `correction` asks for an answer that fits."""
 
@@ -101,7 +102,7 @@ class MessageAccepted(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class MessageStarted(Event):
     """An assistant message or a tool result began. `call_id` is set for tool results."""
 
@@ -111,7 +112,7 @@ class MessageStarted(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class MessageUpdated(Event):
     """A piece of the assistant message came: of its text, its reasoning, or of the tool call `call_id`.
 
@@ -126,7 +127,7 @@ class MessageUpdated(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class MessageEnded(Event):
     """A message is whole. `kept` is False when it does not enter the transcript."""
 
@@ -136,7 +137,7 @@ class MessageEnded(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class ToolStarted(Event):
     """A tool call is about to be prepared and executed."""
 
@@ -147,7 +148,7 @@ class ToolStarted(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class ToolUpdated(Event):
     """A running tool reported progress. `count` as in `MessageUpdated`; then `text` is the newest one."""
 
@@ -158,7 +159,7 @@ class ToolUpdated(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class ToolEnded(Event):
     """A tool call has its result. `executed` is False when the tool's body did not run."""
 
@@ -171,7 +172,7 @@ class ToolEnded(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class TurnEnded(Event):
     """A turn is over, and with it all its tool events and results.
 
@@ -185,7 +186,7 @@ class TurnEnded(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class RetryScheduled(Event):
     """A request failed, and the same one is sent again after `delay` seconds. `attempt` counts the failed ones from 1."""
 
@@ -196,7 +197,7 @@ class RetryScheduled(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class RetryEnded(Event):
     """The backoff is over, or was cancelled."""
 
@@ -205,7 +206,7 @@ class RetryEnded(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class CompactionStarted(Event):
     """Older messages are about to become a summary."""
 
@@ -214,7 +215,7 @@ class CompactionStarted(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class CompactionEnded(Event):
     """The compaction is over; unless it is `compacted`, the history is as it was."""
 
@@ -223,7 +224,7 @@ class CompactionEnded(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class QueueChanged(Event):
     """What waits now in the two queues, and what was dropped from them without being delivered."""
 
@@ -234,7 +235,7 @@ class QueueChanged(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class HookFailed(Event):
     """A hook raised; what happens then is told by guarantee G15."""
 
@@ -245,7 +246,7 @@ class HookFailed(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class SubscriberFailed(Event):
     """A listener raised while it was told of the event number `event` of type `event_type`."""
 
@@ -256,7 +257,7 @@ class SubscriberFailed(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class UpdateDiscarded(Event):
     """Something was said too late: by a tool that had ended, or that was abandoned."""
 
@@ -265,7 +266,7 @@ class UpdateDiscarded(Event):
 
 
 @final
-@frozen
+@frozen(eq=False, repr=False)
 class RunFinished(Event):
     """The run is over. Nothing follows."""
 

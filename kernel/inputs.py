@@ -14,12 +14,13 @@ from attrs import define, field, frozen
 from kernel.errors import UNWRITTEN, Failure
 from kernel.messages import InputMessage, Message, Part, StopReason, Text
 from kernel.setup import Setup
+from kernel.values import Value
 from statechart import Command, Fact
 
 
 @final
-@frozen
-class QueuedItem:
+@frozen(eq=False, repr=False)
+class QueuedItem(Value):
     """A message that waits in a queue, and the number of its receipt."""
 
     id: int
@@ -30,8 +31,8 @@ class QueuedItem:
 
 
 @final
-@frozen
-class Prompt:
+@frozen(eq=False, repr=False)
+class Prompt(Value):
     """Start a run with this message."""
 
     trigger: ClassVar = Command.PROMPT
@@ -40,8 +41,8 @@ class Prompt:
 
 
 @final
-@frozen
-class Continue:
+@frozen(eq=False, repr=False)
+class Continue(Value):
     """Start a run from what is there."""
 
     trigger: ClassVar = Command.CONTINUE
@@ -49,8 +50,8 @@ class Continue:
 
 
 @final
-@frozen
-class Steer:
+@frozen(eq=False, repr=False)
+class Steer(Value):
     """Queue a message for the next boundary."""
 
     trigger: ClassVar = Command.STEER
@@ -58,8 +59,8 @@ class Steer:
 
 
 @final
-@frozen
-class FollowUp:
+@frozen(eq=False, repr=False)
+class FollowUp(Value):
     """Queue a message for when the run would end."""
 
     trigger: ClassVar = Command.FOLLOW_UP
@@ -67,8 +68,8 @@ class FollowUp:
 
 
 @final
-@frozen
-class Unqueue:
+@frozen(eq=False, repr=False)
+class Unqueue(Value):
     """Take one message out of the queues."""
 
     trigger: ClassVar = Command.UNQUEUE
@@ -76,16 +77,16 @@ class Unqueue:
 
 
 @final
-@frozen
-class ClearQueues:
+@frozen(eq=False, repr=False)
+class ClearQueues(Value):
     """Take all messages out of the queues."""
 
     trigger: ClassVar = Command.CLEAR_QUEUES
 
 
 @final
-@frozen
-class Cancel:
+@frozen(eq=False, repr=False)
+class Cancel(Value):
     """Stop the run."""
 
     trigger: ClassVar = Command.CANCEL
@@ -93,8 +94,8 @@ class Cancel:
 
 
 @final
-@frozen
-class Compact:
+@frozen(eq=False, repr=False)
+class Compact(Value):
     """Start a run that only compacts."""
 
     trigger: ClassVar = Command.COMPACT
@@ -102,16 +103,16 @@ class Compact:
 
 
 @final
-@frozen
-class Reset:
+@frozen(eq=False, repr=False)
+class Reset(Value):
     """Forget the conversation."""
 
     trigger: ClassVar = Command.RESET
 
 
 @final
-@frozen
-class Configure:
+@frozen(eq=False, repr=False)
+class Configure(Value):
     """Replace model, tools, system prompt or reasoning effort."""
 
     trigger: ClassVar = Command.CONFIGURE
@@ -119,24 +120,24 @@ class Configure:
 
 
 @final
-@frozen
-class Subscribe:
+@frozen(eq=False, repr=False)
+class Subscribe(Value):
     """Ask whether a listener may be added."""
 
     trigger: ClassVar = Command.SUBSCRIBE
 
 
 @final
-@frozen
-class WaitForIdle:
+@frozen(eq=False, repr=False)
+class WaitForIdle(Value):
     """Ask whether one may wait."""
 
     trigger: ClassVar = Command.WAIT_FOR_IDLE
 
 
 @final
-@frozen
-class Close:
+@frozen(eq=False, repr=False)
+class Close(Value):
     """Stop the run and refuse everything afterwards."""
 
     trigger: ClassVar = Command.CLOSE
@@ -146,8 +147,8 @@ class Close:
 
 
 @final
-@frozen
-class Advance:
+@frozen(eq=False, repr=False)
+class Advance(Value):
     """All that was published before the barrier `token` has been delivered; `tokens` is the estimate of its `unsent`."""
 
     trigger: ClassVar = Fact.ADVANCE
@@ -156,8 +157,8 @@ class Advance:
 
 
 @final
-@frozen
-class Projected:
+@frozen(eq=False, repr=False)
+class Projected(Value):
     """The messages of the next request; None when no hook changed them, so that nobody has to copy a conversation.
 
     `failures` names the hooks that raised and what they said.
@@ -182,8 +183,8 @@ class ModelPart:
 
 
 @final
-@frozen
-class ResponseCompleted:
+@frozen(eq=False, repr=False)
+class ResponseCompleted(Value):
     """The terminal part of a response came."""
 
     trigger: ClassVar = Fact.RESPONSE_COMPLETED
@@ -192,8 +193,8 @@ class ResponseCompleted:
 
 
 @final
-@frozen
-class ResponseFailed:
+@frozen(eq=False, repr=False)
+class ResponseFailed(Value):
     """A request failed, or its stream broke. `jitter` is a random number from 0 to 1 for the backoff."""
 
     trigger: ClassVar = Fact.RESPONSE_FAILED
@@ -203,8 +204,8 @@ class ResponseFailed:
 
 
 @final
-@frozen
-class CallPrepared:
+@frozen(eq=False, repr=False)
+class CallPrepared(Value):
     """A call may run, or has its error result already: its arguments were wrong, or a hook kept it from running."""
 
     trigger: ClassVar = Fact.CALL_PREPARED
@@ -214,8 +215,8 @@ class CallPrepared:
 
 
 @final
-@frozen
-class ToolUpdate:
+@frozen(eq=False, repr=False)
+class ToolUpdate(Value):
     """A tool reported progress. Absorbed, not a trigger."""
 
     work: int
@@ -224,8 +225,8 @@ class ToolUpdate:
 
 
 @final
-@frozen
-class ToolSettled:
+@frozen(eq=False, repr=False)
+class ToolSettled(Value):
     """A tool is done. `ended` tells how: it returned or raised, it was cancelled, or its time was over.
 
     `abandoned`: it was told to stop and did not; what it holds stays held until it reports again. `executed` is False
@@ -244,8 +245,8 @@ class ToolSettled:
 
 
 @final
-@frozen
-class HookReturned:
+@frozen(eq=False, repr=False)
+class HookReturned(Value):
     """`after_tool_result` or `should_stop_after_turn` came back, with an answer or a failure."""
 
     trigger: ClassVar = Fact.HOOK_RETURNED
@@ -255,8 +256,8 @@ class HookReturned:
 
 
 @final
-@frozen
-class OutputChecked:
+@frozen(eq=False, repr=False)
+class OutputChecked(Value):
     """The final answer was checked: `error` says what is wrong with it; None: `value` is what it is.
 
     The value is of any type, so a journal does not have it.
@@ -269,8 +270,8 @@ class OutputChecked:
 
 
 @final
-@frozen
-class Summarized:
+@frozen(eq=False, repr=False)
+class Summarized(Value):
     """The compactor's summary. `failures` as in `Projected`: `convert_to_llm` is asked for what is summarized too."""
 
     trigger: ClassVar = Fact.SUMMARIZED
@@ -280,8 +281,8 @@ class Summarized:
 
 
 @final
-@frozen
-class SummaryFailed:
+@frozen(eq=False, repr=False)
+class SummaryFailed(Value):
     """The compactor failed."""
 
     trigger: ClassVar = Fact.SUMMARY_FAILED
@@ -291,16 +292,16 @@ class SummaryFailed:
 
 
 @final
-@frozen
-class TimerDue:
+@frozen(eq=False, repr=False)
+class TimerDue(Value):
     """A timer that the core asked for has elapsed; which one decides the trigger."""
 
     timer: int
 
 
 @final
-@frozen
-class SubscriberFailure:
+@frozen(eq=False, repr=False)
+class SubscriberFailure(Value):
     """A listener raised while it was told of an event."""
 
     trigger: ClassVar = Fact.SUBSCRIBER_FAILED
@@ -311,8 +312,8 @@ class SubscriberFailure:
 
 
 @final
-@frozen
-class Halted:
+@frozen(eq=False, repr=False)
+class Halted(Value):
     """The task or the loop that carried the run is gone, or (with a failure) the kernel has a bug."""
 
     trigger: ClassVar = Fact.HALTED
@@ -320,8 +321,8 @@ class Halted:
 
 
 @final
-@frozen
-class Settled:
+@frozen(eq=False, repr=False)
+class Settled(Value):
     """`run.finished` was delivered, and its listeners are done."""
 
     trigger: ClassVar = Fact.SETTLED

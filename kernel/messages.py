@@ -15,6 +15,7 @@ from attrs import field, frozen
 
 from kernel.checks import count, each_is_a, is_a, or_none
 from kernel.frozen import EMPTY, FrozenDict, freeze
+from kernel.values import Value
 
 
 class StopReason(StrEnum):
@@ -31,8 +32,8 @@ CUT: Final = frozenset({StopReason.ERROR, StopReason.ABORTED})
 
 
 @final
-@frozen
-class Usage:
+@frozen(eq=False, repr=False)
+class Usage(Value):
     """Tokens of one response, or summed over a run.
 
     `input` counts all tokens of the request, those read from a cache included; `output` those of the response, reasoning
@@ -65,8 +66,8 @@ NO_USAGE: Final = Usage()
 
 
 @final
-@frozen
-class Text:
+@frozen(eq=False, repr=False)
+class Text(Value):
     """A piece of text."""
 
     text: str = field(validator=is_a(str))
@@ -82,8 +83,8 @@ def _image_url(instance: Any, attribute: Any, value: Any) -> None:
 
 
 @final
-@frozen
-class Image:
+@frozen(eq=False, repr=False)
+class Image(Value):
     """An image that a user shows. `url` is an address that the provider fetches, or a data URL that carries the image.
 
     >>> Image.of(b"not really a picture", "image/png").url
@@ -105,8 +106,8 @@ class Image:
 
 
 @final
-@frozen
-class Reasoning:
+@frozen(eq=False, repr=False)
+class Reasoning(Value):
     """What a model thought before it spoke. `signature` proves it to the provider that wants it sent back."""
 
     text: str = field(validator=is_a(str))
@@ -121,8 +122,8 @@ def _frozen(value: Any) -> Any:
 
 
 @final
-@frozen
-class ToolCall:
+@frozen(eq=False, repr=False)
+class ToolCall(Value):
     """A model's request to run a tool.
 
     `arguments` is immutable; a tool and a hook get their own mutable copy. `malformed` holds the text of arguments that
@@ -146,8 +147,8 @@ def _joined(blocks: tuple[Any, ...], kind: type[Any]) -> str:
 
 
 @final
-@frozen
-class UserMessage:
+@frozen(eq=False, repr=False)
+class UserMessage(Value):
     """What a user said and showed. `UserMessage("Hi")` is short for one block of text."""
 
     content: tuple[Text | Image, ...] = field(converter=_content, validator=each_is_a(Text, Image))
@@ -165,8 +166,8 @@ class UserMessage:
 
 
 @final
-@frozen
-class AssistantMessage:
+@frozen(eq=False, repr=False)
+class AssistantMessage(Value):
     """What a model answered, in the order in which it came."""
 
     content: tuple[Text | Reasoning | ToolCall, ...] = field(
@@ -199,8 +200,8 @@ class AssistantMessage:
 
 
 @final
-@frozen
-class ToolMessage:
+@frozen(eq=False, repr=False)
+class ToolMessage(Value):
     """The one answer to one tool call. `executed` is False when the tool's body did not run."""
 
     call_id: str = field(validator=is_a(str))
@@ -217,8 +218,8 @@ class ToolMessage:
 
 
 @final
-@frozen
-class SummaryMessage:
+@frozen(eq=False, repr=False)
+class SummaryMessage(Value):
     """What stands for older messages after a compaction."""
 
     text: str = field(validator=is_a(str))
@@ -226,8 +227,8 @@ class SummaryMessage:
 
 
 @final
-@frozen
-class CustomMessage:
+@frozen(eq=False, repr=False)
+class CustomMessage(Value):
     """An application's own entry: stored and shown, but seen by a model only as `convert_to_llm` rewrites it.
 
     Source: chapter 06, "convertToLlm".
@@ -252,8 +253,8 @@ InputMessage = UserMessage | CustomMessage
 
 
 @final
-@frozen
-class TextDelta:
+@frozen(eq=False, repr=False)
+class TextDelta(Value):
     """A piece of the answer's text. An empty one opens the message and says nothing."""
 
     text: str
@@ -264,8 +265,8 @@ def _stop_or_none(stop: str | None) -> StopReason | None:
 
 
 @final
-@frozen
-class ReasoningDelta:
+@frozen(eq=False, repr=False)
+class ReasoningDelta(Value):
     """A piece of the answer's reasoning."""
 
     text: str = field(validator=is_a(str))
@@ -273,8 +274,8 @@ class ReasoningDelta:
 
 
 @final
-@frozen
-class ToolCallDelta:
+@frozen(eq=False, repr=False)
+class ToolCallDelta(Value):
     """A piece of a tool call: `index` tells calls of one response apart, `arguments` is a piece of JSON text."""
 
     index: int = field(validator=is_a(int))
@@ -284,8 +285,8 @@ class ToolCallDelta:
 
 
 @final
-@frozen
-class Finished:
+@frozen(eq=False, repr=False)
+class Finished(Value):
     """The terminal part of a stream. Without a stop reason it is `tool_use` when there were calls, else `stop`.
 
     `error` and `aborted` are no ends of a response but failures of it.

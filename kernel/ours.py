@@ -1,7 +1,7 @@
 """Is the `statechart` that would be imported ours? PyPI has a distribution of that name that would shadow it."""
 
+import os.path
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 _LANDMARKS: Final = ("vocabulary.py", "table.py", "decisions.py")
@@ -11,7 +11,7 @@ def foreign_statechart() -> str | None:
     """What to say when the package `statechart` is not ours; None when it is."""
     spec = find_spec("statechart")
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    if any(all((Path(place) / landmark).is_file() for landmark in _LANDMARKS) for place in places[:1]):
+    if any(all(os.path.isfile(os.path.join(place, landmark)) for landmark in _LANDMARKS) for place in places[:1]):
         return None
     found = places[0] if places else "nowhere"
     return (

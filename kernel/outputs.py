@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from kernel.effects import CheckOutput
 from kernel.errors import describe
 from kernel.frozen import FrozenDict, freeze
@@ -34,6 +32,8 @@ def output_of(wanted: Any) -> OutputSpec | None:
         return None
     if isinstance(wanted, Mapping):
         return _of_schema(wanted)
+    import msgspec  # only agents with an output need it
+
     try:
         (schema,), components = msgspec.json.schema_components([wanted], ref_template="#/$defs/{name}")
         decoder: Any = msgspec.json.Decoder(wanted)
@@ -52,6 +52,8 @@ def output_of(wanted: Any) -> OutputSpec | None:
 
 
 def _of_schema(schema: Mapping[str, Any]) -> OutputSpec:
+    import msgspec
+
     try:
         frozen: FrozenDict = freeze(schema)
         msgspec.json.encode(frozen)
@@ -79,6 +81,8 @@ def check_output(effect: CheckOutput, setup: Setup) -> OutputChecked:
 
 
 def _told(error: BaseException) -> str:
+    import msgspec
+
     if isinstance(error, msgspec.ValidationError):
         return str(error)
     if isinstance(error, msgspec.DecodeError):

@@ -14,6 +14,7 @@ from kernel.checks import each_is_a, is_a
 from kernel.effects import ModelRequest
 from kernel.events import Event
 from kernel.messages import Message, Part, Text
+from kernel.values import Value
 
 __all__ = [
     "Block", "Compactor", "Estimator", "Hooks", "Listener", "Model", "ModelRequest", "Part", "Tool", "ToolContext",
@@ -69,8 +70,8 @@ def _content(value: Any) -> Any:
 
 
 @final
-@frozen
-class ToolResult:
+@frozen(eq=False, repr=False)
+class ToolResult(Value):
     """What a tool returns when a string is not enough.
 
     `terminate`: when all tools of the turn say so, their results need no answer, and the run completes.
@@ -137,8 +138,8 @@ class Estimator(Protocol):
 
 
 @final
-@frozen
-class Block:
+@frozen(eq=False, repr=False)
+class Block(Value):
     """What `before_tool_call` returns to keep a call from being executed; `reason` is the call's error result."""
 
     reason: str = field(default="blocked", validator=is_a(str))
@@ -154,8 +155,8 @@ def _callable(instance: Any, attribute: Any, value: Any) -> None:
 
 
 @final
-@frozen(kw_only=True)
-class Hooks:
+@frozen(eq=False, repr=False, kw_only=True)
+class Hooks(Value):
     """Where an application takes part in a run. Each may be an ordinary or an async function; none must be there.
 
     Source: chapter 06, "A hook surface, not an inheritance tree". No hook starts after an accepted cancel.

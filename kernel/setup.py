@@ -8,11 +8,12 @@ from typing import Any, Literal, final
 from attrs import field, frozen
 
 from kernel.frozen import FrozenDict
+from kernel.values import Value
 
 
 @final
-@frozen
-class ToolSpec:
+@frozen(eq=False, repr=False)
+class ToolSpec(Value):
     """A tool as it was when it was handed in."""
 
     name: str
@@ -27,8 +28,8 @@ class ToolSpec:
 
 
 @final
-@frozen
-class OutputSpec:
+@frozen(eq=False, repr=False)
+class OutputSpec(Value):
     """What a run's final answer must fit. `check` makes the value of the answer's text, or raises what is wrong with it."""
 
     schema: FrozenDict
@@ -36,8 +37,8 @@ class OutputSpec:
 
 
 @final
-@frozen
-class Setup:
+@frozen(eq=False, repr=False)
+class Setup(Value):
     """What the next request is made with. `stream` is the model's bound method; the core never calls any of these."""
 
     model: Any = field(repr=False)

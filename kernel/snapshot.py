@@ -8,12 +8,13 @@ from kernel.messages import AssistantMessage, InputMessage, Message, StopReason
 from kernel.setup import ToolSpec
 from kernel.state import CallStatus, CoreState, ListenerFailure
 from kernel.transcript import MessageView
+from kernel.values import Value
 from statechart import Leaf, Phase
 
 
 @final
-@frozen
-class Queued:
+@frozen(eq=False, repr=False)
+class Queued(Value):
     """The messages that wait."""
 
     steering: tuple[InputMessage, ...]
@@ -21,8 +22,8 @@ class Queued:
 
 
 @final
-@frozen
-class AbandonedWork:
+@frozen(eq=False, repr=False)
+class AbandonedWork(Value):
     """Something that ignored its cancellation and is still going: what of which run."""
 
     run_id: str
@@ -32,8 +33,8 @@ class AbandonedWork:
 
 
 @final
-@frozen(kw_only=True)
-class AgentState:
+@frozen(eq=False, repr=False, kw_only=True)
+class AgentState(Value):
     """All that chapter 06 lists, and the phase.
 
     `is_streaming` says whether a model request is in progress, and `streaming_message` what its response has said so far.

@@ -20,6 +20,7 @@ from kernel.messages import NO_USAGE, AssistantMessage, Message, Text, ToolCall,
 from kernel.open_message import OpenMessage
 from kernel.setup import Setup
 from kernel.transcript import MessageView, Transcript
+from kernel.values import Value
 from statechart import Fact, Leaf, Phase
 
 ERRORS_KEPT: Final = 256
@@ -90,8 +91,8 @@ class Compaction:
 
 
 @final
-@frozen
-class Outcome:
+@frozen(eq=False, repr=False)
+class Outcome(Value):
     """How the run ends, once that is decided."""
 
     status: RunStatus
@@ -136,8 +137,8 @@ class RunState:
 
 
 @final
-@frozen
-class HeldCall:
+@frozen(eq=False, repr=False)
+class HeldCall(Value):
     """A tool call that ignored its cancellation and may still be going."""
 
     run_id: str
@@ -147,8 +148,8 @@ class HeldCall:
 
 
 @final
-@frozen
-class ListenerFailure:
+@frozen(eq=False, repr=False)
+class ListenerFailure(Value):
     """A listener that raised: while it was told of which event, and what it said."""
 
     run_id: str

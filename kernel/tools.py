@@ -9,9 +9,8 @@ import functools
 import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, final, overload
 
-import msgspec
 from attrs import field, frozen
 
 from kernel.checks import is_seconds
@@ -20,7 +19,9 @@ from kernel.ports import Tool, ToolContext, ToolResult
 from kernel.progress import call_function
 from kernel.schema import Validator, schema_validator
 from kernel.setup import ToolSpec
-from kernel.signatures import Signature, signature_of
+
+if TYPE_CHECKING:
+    from kernel.signatures import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +45,7 @@ class FunctionTool(Generic[P, R]):
     timeout: float | None = None
     replay: Replay = "never"
     resources: Resources | None = field(default=None, repr=False)
-    _signature: Signature = field(repr=False)
+    _signature: "Signature" = field(repr=False)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -118,6 +119,7 @@ def tool(
     >>> add.parameters["required"], add.validate({"left": 2})
     (('left',), {'left': 2, 'right': 1})
     """
+    from kernel.signatures import signature_of  # brings msgspec, which only tools need
 
     def make(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         _refuse_function(function)
@@ -196,6 +198,8 @@ def to_result(value: Any) -> ToolResult:
 def _text(value: Any) -> str:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value).decode(errors="replace")
+    import msgspec
+
     try:
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_own_text)
         return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
@@ -268,6 +272,8 @@ def _name(name: Any) -> str:
 
 def _parameters(name: str, parameters: Any) -> FrozenDict:
     _typed(name, "parameters", parameters, Mapping)
+    import msgspec
+
     try:
         frozen_parameters: FrozenDict = freeze(parameters)
         msgspec.json.encode(frozen_parameters)

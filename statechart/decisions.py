@@ -13,7 +13,7 @@ What the table can't carry is refused when it is compiled: callbacks anywhere bu
 
 import functools
 import json
-import pathlib
+import os.path
 from typing import Any, Final, assert_never
 
 from attrs import frozen
@@ -156,9 +156,10 @@ def fingerprint(rows: tuple[Row, ...] = ROWS) -> str:
 @functools.cache
 def decisions() -> Decisions:
     """The decision table of this process: the shipped one when it still fits, else compiled from the live machine."""
-    shipped = pathlib.Path(__file__).with_name(SHIPPED)
-    if shipped.is_file():
-        text = json.loads(shipped.read_text(encoding="utf-8"))
+    shipped = os.path.join(os.path.dirname(__file__), SHIPPED)
+    if os.path.isfile(shipped):
+        with open(shipped, encoding="utf-8") as file:
+            text = json.load(file)
         if text["fingerprint"] == fingerprint():
             return load(text)
     return compile_table()
