@@ -56,6 +56,7 @@ class _Unchanged:
 
 UNCHANGED: Final[Any] = _Unchanged()
 _NO_HOOKS: Final = Hooks()
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 _DEFAULT: Final = KernelConfig()
 
 
@@ -103,7 +104,9 @@ class Agent:
         )
         _refuse_without("compactor", compactor, "summarize")
         _refuse_without("estimator", estimator, "estimate")
-        names = frozenset(name for name in attrs.fields_dict(Hooks) if getattr(hooks, name) is not None)
+        names = _NO_NAMES
+        if hooks is not _NO_HOOKS:
+            names = frozenset(name for name in attrs.fields_dict(Hooks) if getattr(hooks, name) is not None)
         # A journal begins with a conversation that was taken, so that a refused agent leaves no header behind.
         conversation = messages if journal is None else adopt_history(messages, config.message_limit)
         record = None if journal is None else _writer(journal, config, setup, names, conversation)

@@ -46,6 +46,8 @@ class FunctionTool(Generic[P, R]):
     replay: Replay = "never"
     resources: Resources | None = field(default=None, repr=False)
     _signature: "Signature" = field(repr=False)
+    _spec: ToolSpec | None = field(default=None, init=False, repr=False)
+    """What an agent takes of it, which never changes: made once, and shared by all agents."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -136,7 +138,7 @@ def tool(
             resources=resources,
             signature=signature,
         )
-        spec_of(made)  # what can't be handed to an agent is refused here already
+        object.__setattr__(made, "_spec", spec_of(made))  # what can't be handed to an agent is refused here already
         return made
 
     return make if function is None else make(function)
@@ -234,6 +236,8 @@ def specs_of(tools: Iterable[Tool]) -> dict[str, ToolSpec]:
 
 def spec_of(tool: Tool) -> ToolSpec:
     """The fields of *tool* as they are now, checked; TypeError or ValueError tells what is wrong with which tool."""
+    if type(tool) is FunctionTool and tool._spec is not None:
+        return tool._spec
     _refuse_shape(tool)
     name = _name(tool.name)
     parameters = _parameters(name, tool.parameters)
