@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kernel import Agent
-from tests.benchmarks import memory, micro, report, startup
+from tests.benchmarks import growth, memory, micro, report, startup
 from tests.benchmarks.__main__ import EXTRA, sides
 from tests.benchmarks.floor import Floor
 from tests.benchmarks.measure import Row, Spread, beside, compare
@@ -91,3 +91,12 @@ def test_every_workload_has_sides():
     """What can be asked for by name can be measured."""
     assert all(sides(name) for name in (*workloads(), *EXTRA))
     assert len(text_plan(3)[0].texts) == 3
+
+
+def test_growth_is_measured_on_all_that_may_grow():
+    """Each series does its work and has its figures; the table and the picture show all of them."""
+    series = asyncio.run(growth.measure(0.01))
+    assert len(series) == 8
+    assert all(len(each.points) > 1 for each in series)
+    assert len(growth.table(series).splitlines()) == 2 + len(series)
+    assert growth.picture(series).count("<polyline") == len(series)
