@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
+from attrs import evolve
 
 from kernel import Agent
-from tests.benchmarks import growth, memory, micro, report, startup
+from tests.benchmarks import growth, memory, micro, report, soak, startup
 from tests.benchmarks.__main__ import EXTRA, sides
 from tests.benchmarks.floor import Floor
 from tests.benchmarks.measure import Row, Spread, beside, compare
@@ -91,6 +92,18 @@ def test_every_workload_has_sides():
     """What can be asked for by name can be measured."""
     assert all(sides(name) for name in (*workloads(), *EXTRA))
     assert len(text_plan(3)[0].texts) == 3
+
+
+def test_a_life_is_lived_and_looked_at():
+    """A second of it: runs end in each way or another, and at rest there is one task; what grows is named."""
+    looks, statuses = asyncio.run(soak.soak(0.02, 1, looks=1))
+    assert len(looks) == 2
+    assert looks[-1].runs == statuses.total() > 0
+    assert looks[-1].tasks == 1
+    assert len(soak.table(looks).splitlines()) == 4
+    more = evolve(looks[0], tasks=looks[0].tasks + 1, blocks=looks[0].blocks * 2)
+    assert soak.grown([looks[0], more]) == ["tasks", "blocks"]
+    assert soak.grown([looks[0], looks[0]]) == []
 
 
 def test_growth_is_measured_on_all_that_may_grow():
