@@ -186,7 +186,7 @@ async def measure(scale: float = 1.0) -> list[Series]:
     def sized(number: int) -> int:
         return max(2, int(number * scale))
 
-    life = await messages_of_a_life(sized(100_000), sized(250))
+    life = await messages_of_a_life(sized(100_000))
     agents = [sized(size) for size in (500, 1000, 2000, 4000, 6000, 8000, 10_000)]
     return [
         await turns_of_a_run(sized(10_000)),
