@@ -29,8 +29,7 @@ def end_run(state: CoreState, input: Any) -> None:
     assert run.result is not None
     state.effects.append(RunEnded(run.result))
     state.run = None
-    if not state.works:
-        state.works = {}  # an idle agent keeps no room for what a run had open
+    state.works = {}  # all of it is closed; a new one, since an emptied one keeps its room while the agent idles
     state.phase = phase_of(state.leaf)
     adopt_staged(state)
 
