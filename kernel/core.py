@@ -37,7 +37,7 @@ from kernel.inputs import (
 from kernel.messages import Message, ReasoningDelta, TextDelta, ToolCall, ToolCallDelta, Usage
 from kernel.refusals import refuse
 from kernel.setup import Setup
-from kernel.state import CallStatus, CoreState
+from kernel.state import NO_EFFECTS, CallStatus, CoreState
 from kernel.transcript import Transcript
 from statechart import RUNNING, Ask, Command, Decision, Fact, Leaf, Refuse, Step, decisions
 
@@ -132,6 +132,9 @@ class Core:
         if self.is_stepping:
             raise ReentrancyError("a finalizer (`__del__`, or a coroutine that is destroyed) spoke to its agent in a step")
         self.is_stepping = True
+        state = self.state
+        effects: list[Effect] = []
+        state.effects = effects
         try:
             kind = type(input)
             if kind is ModelPart:
@@ -144,11 +147,10 @@ class Core:
                 self._take(input)
             if self._record is not None:
                 self._record(input)
-            state = self.state
-            effects, state.effects = state.effects, []
             return effects
         finally:
             self.is_stepping = False
+            state.effects = NO_EFFECTS
 
     @classmethod
     def replay(cls, inputs: Iterable[Input], *args: Any, **kwargs: Any) -> "Core":

@@ -7,7 +7,7 @@
 import json
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Never, NoReturn, Self
+from typing import Any, Final, Never, NoReturn, Self
 
 
 class FrozenDict(dict[str, Any]):
@@ -48,12 +48,13 @@ class FrozenDict(dict[str, Any]):
 
 
 EMPTY = FrozenDict()
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def freeze(value: Any) -> Any:
     """An immutable copy of *value*: dicts become `FrozenDict`, lists become tuples, all else stays as it is."""
     kind = type(value)
-    if kind is FrozenDict or kind is str or kind is int or kind is float or kind is bool or value is None:
+    if kind in _SCALARS or kind is FrozenDict:
         return value
     if isinstance(value, Mapping):
         return FrozenDict(value)
@@ -68,7 +69,10 @@ def freeze(value: Any) -> Any:
 
 def thaw(value: Any) -> Any:
     """A mutable copy of frozen JSON: dicts and lists that the taker may do with what it likes."""
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is FrozenDict or isinstance(value, Mapping):
         return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, tuple):
         return [thaw(item) for item in value]

@@ -137,6 +137,8 @@ class ToolCall(Value):
 
 
 def _content(value: Any) -> Any:
+    if type(value) is tuple:
+        return value
     if isinstance(value, str):
         return (Text(value),)
     return tuple(value) if isinstance(value, Iterable) else value

@@ -21,15 +21,20 @@ from kernel.ports import ToolContext, ToolResult
 from kernel.threads import in_thread
 
 
-async def call_function(function: Callable[..., Any], call: Callable[[], Any], name: str, context: ToolContext) -> Any:
-    """What *call*, a call of *function* by the tool *name*, comes to."""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+async def call_function(call: Callable[[], Any], name: str, context: ToolContext, *, on_loop: bool) -> Any:
+    """What *call*, a call of the function of the tool *name*, comes to; *on_loop* as `starts_on_loop` says."""
+    if on_loop:
         value = call()
     else:
         value = await _in_thread(call, name, context)
     if isinstance(value, AsyncGenerator):
         return await _told_async(value, name, context)
     return await value if inspect.isawaitable(value) else value
+
+
+def starts_on_loop(function: Callable[..., Any]) -> bool:
+    """Whether calling *function* does nothing yet but give something to be awaited or iterated."""
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 async def _in_thread(call: Callable[[], Any], name: str, context: ToolContext) -> Any:

@@ -99,7 +99,8 @@ class Run:
                 await self._reader
             finally:
                 self._reader = None
-        self._dense = max(self._dense - 1, 0)
+        if self._dense:
+            self._dense -= 1
         item = self._buffer.popleft()
         return _joined(item) if isinstance(item, list) else item
 

@@ -21,6 +21,7 @@ from kernel.effects import Effect, ItemsLeft
 from kernel.errors import Failure, ReentrancyError, WrongLoopError, describe
 from kernel.events import Event, RunResult
 from kernel.inputs import Cancel, CommandInput, Compact, Continue, Input, Prompt, SubscriberFailure, ToolSettled
+from kernel.leftovers import NONE_LEFT, Futures, Leftovers
 from kernel.listeners import Listeners
 from kernel.logs import log_abandoned
 from kernel.messages import InputMessage, Usage
@@ -46,8 +47,7 @@ class Shell:
     """The part of an agent that is there while it idles."""
 
     __slots__ = (
-        "_compactor", "_late", "_observed", "_threads", "abandoned", "core", "counting", "drive", "hooks", "listeners",
-        "receipts",
+        "_compactor", "_late", "_leftovers", "core", "counting", "drive", "hooks", "listeners", "receipts",
     )  # fmt: skip
 
     def __init__(
@@ -59,11 +59,9 @@ class Shell:
         self._compactor = compactor
         self.listeners = Listeners()
         self.receipts: dict[int, Receipt] = {}
-        self.abandoned: dict[asyncio.Future[Any], AbandonedWork] = {}
         self.drive: Drive | None = None
-        self._late: list[Input] = []
-        self._threads: dict[asyncio.Future[Any], threading.Thread] = {}
-        self._observed: dict[asyncio.Future[Any], None] = {}  # a set that is empty takes three times the room
+        self._late: tuple[Input, ...] = ()
+        self._leftovers: Leftovers | None = None
 
     # ---- commands ----
 
@@ -84,15 +82,12 @@ class Shell:
         """What was abandoned on a loop that is closed by now will never go on, and holds nothing any more; a thread does
         until it ends, which somebody has to tell the loop of now.
         """
-        for task, work in list(self.abandoned.items()):
-            if not task.get_loop().is_closed():
-                continue
-            thread = self._threads.get(task)
-            if thread is not None and thread.is_alive():
-                self._wait_for(thread)
-                continue
-            del self.abandoned[task]
-            self._threads.pop(task, None)
+        if self._leftovers is None:
+            return
+        dead, alive = self._leftovers.bury()
+        for thread in alive:
+            self._wait_for(thread)
+        for work in dead:
             for number, held in list(self.core.state.abandoned.items()):
                 if (held.run_id, held.call_id) == (work.run_id, work.call_id):
                     self.report(ToolSettled(number, held.call_id, (), ended="cancelled"))
@@ -173,7 +168,7 @@ class Shell:
     def report(self, input: Input) -> None:
         """Hand in something that belongs to no work of the run that is going, which hears of it in its turn."""
         if self.drive is None:
-            self._late.append(input)
+            self._late = (*self._late, input)
         else:
             self.drive.receive(input)
             self.drive.wake()
@@ -184,7 +179,9 @@ class Shell:
         if self.core.is_stepping:
             return
         while self._late:
-            self._settle_alone(self.core.receive(self._late.pop(0)))
+            first, *rest = self._late
+            self._late = tuple(rest)
+            self._settle_alone(self.core.receive(first))
         if self.drive is not None:
             self.drive.catch_up()
 
@@ -209,10 +206,11 @@ class Shell:
         task = asyncio.ensure_future(answer)
         if isinstance(task, asyncio.Task) and task is not answer:
             task.set_name(f"kernel listener of {event.type}")
-        self._observed[task] = None
+        observed = self._aside().observed
+        observed.add(task)
 
         def done(task: "asyncio.Future[Any]") -> None:
-            self._observed.pop(task, None)
+            observed.discard(task)
             error = failure_of(task)
             if error is not None:
                 failure = Failure(describe(error), cause=error)
@@ -230,24 +228,27 @@ class Shell:
         call_id: str | None = None,
     ) -> None:
         """Remember something that goes on though it was told to stop, until it ends."""
-        self.abandoned[task] = AbandonedWork(run_id, kind, name, call_id)
+        self._aside().keep(task, AbandonedWork(run_id, kind, name, call_id))
         log_abandoned(run_id, kind, name, call_id)
-        task.add_done_callback(self._forget)
-
-    def _forget(self, task: "asyncio.Future[Any]") -> None:
-        self.abandoned.pop(task, None)
-        self._threads.pop(task, None)
-        if not task.cancelled():
-            task.exception()  # so that nobody is told that it was never looked at
 
     def linger(self, work: Work, run_id: str, settled: ToolSettled) -> None:
         """Remember a call whose task is over while its thread is not; report it again when that ends."""
         assert work.lingers is not None
-        self.abandon(work.lingers, run_id, work.kind, work.name, work.call_id)
-        if work.thread is not None:
-            self._threads[work.lingers] = work.thread
+        left = AbandonedWork(run_id, "tool", work.name, work.call_id)
+        self._aside().keep(work.lingers, left, work.thread)
+        log_abandoned(run_id, "tool", work.name, work.call_id)
         late = ToolSettled(settled.work, settled.call_id, (), ended="returned")
         work.lingers.add_done_callback(lambda _: self.report(late))
+
+    def _aside(self) -> Leftovers:
+        if self._leftovers is None:
+            self._leftovers = Leftovers()
+        return self._leftovers
+
+    @property
+    def abandoned(self) -> Futures:
+        """What was told to stop and goes on, by what tells of its end."""
+        return NONE_LEFT if self._leftovers is None else self._leftovers.abandoned
 
     @property
     def compactor(self) -> Compactor:

@@ -16,13 +16,14 @@ from kernel.effects import Barrier, Effect, ItemsLeft, StartTimer, StopTimer
 from kernel.errors import Failure
 from kernel.events import Event, HookFailed, QueueChanged, RunResult, RunStatus
 from kernel.inputs import OutputChecked, QueuedItem
-from kernel.messages import NO_USAGE, AssistantMessage, Message, Text, ToolCall, Usage
+from kernel.messages import NO_USAGE, AssistantMessage, Message, ToolCall, ToolMessage, Usage
 from kernel.open_message import OpenMessage
 from kernel.setup import Setup
 from kernel.transcript import MessageView, Transcript
 from kernel.values import Value
 from statechart import Fact, Leaf, Phase
 
+NO_EFFECTS: Final[Any] = ()
 ERRORS_KEPT: Final = 256
 """Listener failures kept, the newest; a listener that always fails must not fill the memory."""
 
@@ -52,9 +53,8 @@ class OpenCall:
     call: ToolCall
     status: CallStatus = CallStatus.WAITING
     resources: tuple[str, ...] = ()
-    content: tuple[Text, ...] = ()
-    is_error: bool = False
     executed: bool = False
+    answer: ToolMessage | None = None
     terminate: bool = False
     recorded: bool = False
 
@@ -183,7 +183,8 @@ class CoreState:
     abandoned: dict[int, HeldCall] = field(factory=dict)
     close_wanted: bool = False
     run: RunState | None = None
-    effects: list[Effect] = field(factory=list)
+    effects: list[Effect] = NO_EFFECTS
+    """Of the step that is being taken; between two there is no place for any."""
     barrier: int = 0
     numbers: int = 0
 

@@ -16,7 +16,7 @@ from attrs import field, frozen
 from kernel.checks import is_seconds
 from kernel.frozen import FrozenDict, freeze
 from kernel.ports import Tool, ToolContext, ToolResult
-from kernel.progress import call_function
+from kernel.progress import call_function, starts_on_loop
 from kernel.schema import Validator, schema_validator
 from kernel.setup import ToolSpec
 
@@ -48,6 +48,11 @@ class FunctionTool(Generic[P, R]):
     _signature: "Signature" = field(repr=False)
     _spec: ToolSpec | None = field(default=None, init=False, repr=False)
     """What an agent takes of it, which never changes: made once, and shared by all agents."""
+    _on_loop: bool = field(init=False, repr=False)
+
+    @_on_loop.default
+    def _look(self) -> bool:
+        return starts_on_loop(self.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -59,7 +64,7 @@ class FunctionTool(Generic[P, R]):
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """What the function returns: awaited when it is async, called in a daemon thread when it is not."""
         call = self._signature.bind(self.function, arguments, context)
-        return await call_function(self.function, call, self.name, context)
+        return await call_function(call, self.name, context, on_loop=self._on_loop)
 
 
 @final
@@ -75,11 +80,16 @@ class ForeignTool:
     replay: Replay = "never"
     resources: Resources | None = field(default=None, repr=False)
     _function: Callable[[dict[str, Any], ToolContext], Any] = field(repr=False)
+    _on_loop: bool = field(init=False, repr=False)
+
+    @_on_loop.default
+    def _look(self) -> bool:
+        return starts_on_loop(self._function)
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """What the function returns: awaited when it is async, called in a daemon thread when it is not."""
         call = functools.partial(self._function, arguments, context)
-        return await call_function(self._function, call, self.name, context)
+        return await call_function(call, self.name, context, on_loop=self._on_loop)
 
 
 @overload

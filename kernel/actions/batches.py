@@ -71,7 +71,7 @@ def advance_batch(state: CoreState, input: Any) -> None:
         due, batch.hooks_due = batch.hooks_due, []
         for call in due:
             call.status = CallStatus.HOOK
-            state.effects.append(CallHook(state.start(call), "after_tool_result", _message(call)))
+            state.effects.append(CallHook(state.start(call), "after_tool_result", _answered(call)))
     current = batch.current
     if current is None:
         if batch.ready:
@@ -110,9 +110,7 @@ def take_prepared(state: CoreState, input: CallPrepared) -> None:
             state.await_delivery()
             return
     else:
-        call.content = (Text(input.error),)
-        call.is_error = True
-        _end(state, call)
+        _end(state, call, input.error)
         if _batch(state).sequential:
             _record(state, call)
     announce_next(state)
@@ -153,11 +151,9 @@ def _settle(state: CoreState, input: ToolSettled) -> OpenCall:
         state.abandoned[input.work] = held_call(state, call)
     # A model can't learn from an error that says nothing, and providers refuse empty text.
     said = not input.is_error or any(block.text.strip() for block in input.content)
-    call.content = input.content if said else (Text(UNSAID),)
-    call.is_error = input.is_error
     call.terminate = input.terminate
     call.executed = input.executed
-    _tell_end(state, call)
+    _answer(state, call, input.content if said else (Text(UNSAID),), input.is_error)
     return call
 
 
@@ -186,16 +182,14 @@ def close_calls(state: CoreState, batch: Batch, unexecuted: str) -> None:
         if call.status is CallStatus.WAITING:
             _announce(state, call)
         if call.status is not CallStatus.DONE:
-            call.content = (Text(INTERRUPTED if call.executed else unexecuted),)
-            call.is_error = True
-            _end(state, call)
+            _end(state, call, INTERRUPTED if call.executed else unexecuted)
     for call in batch.calls:
         _record(state, call)
 
 
-def _end(state: CoreState, call: OpenCall) -> None:
+def _end(state: CoreState, call: OpenCall, error: str) -> None:
     _done(state, call)
-    _tell_end(state, call)
+    _answer(state, call, (Text(error),), is_error=True)
 
 
 def _done(state: CoreState, call: OpenCall) -> None:
@@ -203,23 +197,26 @@ def _done(state: CoreState, call: OpenCall) -> None:
     _batch(state).done += 1
 
 
-def _tell_end(state: CoreState, call: OpenCall) -> None:
-    text = _message(call).text
-    state.publish(ToolEnded, call.call.id, call.call.name, text, call.is_error, call.executed)
+def _answer(state: CoreState, open_call: OpenCall, content: tuple[Text, ...], is_error: bool) -> None:
+    """Make the one answer to the call, and tell of it. It is recorded later, in source order."""
+    call = open_call.call
+    answer = open_call.answer = ToolMessage(call.id, call.name, content, is_error, open_call.executed)
+    state.publish(ToolEnded, call.id, call.name, answer.text, is_error, open_call.executed)
 
 
 def _record(state: CoreState, call: OpenCall) -> None:
     if not call.recorded:
         call.recorded = True
-        message = _message(call)
+        message = _answered(call)
         state.publish(MessageStarted, "tool", call.call.id)
         state.add_message(message)
         state.live.results.append(call.call.id)
         state.publish(MessageEnded, message)
 
 
-def _message(call: OpenCall) -> ToolMessage:
-    return ToolMessage(call.call.id, call.call.name, call.content, call.is_error, call.executed)
+def _answered(call: OpenCall) -> ToolMessage:
+    assert call.answer is not None
+    return call.answer
 
 
 def held_call(state: CoreState, call: OpenCall) -> HeldCall:

@@ -266,7 +266,7 @@ class TestDecideFirst:
         with pytest.raises(AgentBusyError, match=r"^Agent is already running: prompt\(\) was called in phase turn"):
             bench.prompt("again", "r2")
         assert (len(bench.state.transcript), bench.state.numbers, bench.state.live.id) == (messages, numbers, "r1")
-        assert bench.state.effects == []
+        assert not bench.state.effects
 
     def test_a_closed_core_refuses_by_name(self) -> None:
         """The method is named as the caller knows it."""

@@ -9,8 +9,8 @@ from kernel.errors import ModelError
 from kernel.events import MessageEnded
 from kernel.guards import GUARDS
 from kernel.inputs import Compact, Summarized, SummaryFailed
+from kernel.leftovers import Leftovers
 from kernel.messages import StopReason, SummaryMessage, UserMessage
-from kernel.shell import Shell
 from kernel.transcript import Transcript
 from kernel.work import Work
 from kernel.workers import Workers
@@ -289,7 +289,7 @@ def runs_are_remembered(plant: Plant) -> None:
 
 def what_was_abandoned_is_listed_for_ever(plant: Plant) -> None:
     """`agent.abandoned` names what has ended long ago."""
-    plant.setattr(Shell, "_forget", nothing)
+    plant.setattr(Leftovers, "_forget", nothing)
 
 
 def a_cancelled_agent_is_used_up(plant: Plant) -> None:

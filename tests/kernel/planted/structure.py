@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import attrs
+
 from kernel.actions import batches, endings, runs, turns
 from kernel.events import MessageStarted, RunFinished, RunStarted, TurnEnded
 from kernel.messages import Text
@@ -169,13 +171,13 @@ def _forget_waiting(plant: Plant, when: Any) -> None:
 
 def synthesized_results_are_not_marked(plant: Plant) -> None:
     """The result of a call that did not run says that it ran."""
-    message = batches._message
+    answer = batches._answer
 
-    def marked(call: Any) -> Any:
+    def marked(state: Any, call: Any, *content: Any, **rest: Any) -> None:
         call.executed = True
-        return message(call)
+        answer(state, call, *content, **rest)
 
-    plant.setattr(batches, "_message", marked)
+    plant.setattr(batches, "_answer", marked)
 
 
 def interrupted_is_not_executed(plant: Plant) -> None:
@@ -185,14 +187,21 @@ def interrupted_is_not_executed(plant: Plant) -> None:
 
 def tools_end_in_source_order(plant: Plant) -> None:
     """`tool.ended` is told when the result is recorded."""
-    tell, record = batches._tell_end, batches._record
+    answer, record = batches._answer, batches._record
+    owed: dict[Any, Any] = {}
+
+    def answer_later(state: Any, call: Any, *content: Any, **rest: Any) -> None:
+        answer(state, call, *content, **rest)
+        owed[call] = state.effects.pop()
+        state.live.sequence -= 1
 
     def tell_and_record(state: Any, call: Any) -> None:
         if not call.recorded:
-            tell(state, call)
+            told = owed.pop(call)
+            state.publish(type(told), told.call_id, told.name, told.text, told.is_error, told.executed)
         record(state, call)
 
-    plant.setattr(batches, "_tell_end", nothing)
+    plant.setattr(batches, "_answer", answer_later)
     plant.setattr(batches, "_record", tell_and_record)
 
 
@@ -201,7 +210,8 @@ def finished_work_is_lost(plant: Plant) -> None:
 
     def lose(state: Any, input: Any) -> None:
         for call in state.live.batch.calls if state.live.batch else ():
-            call.content = (Text(batches.INTERRUPTED),)
+            if call.answer is not None:
+                call.answer = attrs.evolve(call.answer, content=(Text(batches.INTERRUPTED),))
 
     before(plant, Action.UNWIND, lose)
 

@@ -129,7 +129,7 @@ def a_failed_hook_spoils_the_result(plant: Plant) -> None:
     def spoil(state: Any, input: Any) -> None:
         if input.failure is not None:
             call = state.works[input.work]
-            call.content, call.is_error = (Text(input.failure),), True
+            call.answer = attrs.evolve(call.answer, content=(Text(input.failure),), is_error=True)
 
     before(plant, Action.TAKE_HOOK, spoil)
 
