@@ -16,6 +16,7 @@ from kernel.inputs import SubscriberFailure
 from kernel.listeners import Listeners
 from kernel.ports import Listener
 
+_NOTHING: tuple[tuple[int, Awaitable[Any]], ...] = ()
 Abandon = Callable[["asyncio.Future[Any]", str, str, str], None]
 Observe = Callable[[Awaitable[Any], Event], "asyncio.Future[Any]"]
 
@@ -63,32 +64,41 @@ class Delivery:
 
     def tell(self, event: Event) -> None:
         """Tell the listeners of *event*. Afterwards `pending` is not None when one of them must be awaited first."""
-        if self._listeners.all:
-            self.pending = self._tell(event, self._listeners.all, 0)
+        listeners = self._listeners.all
+        if listeners:
+            self.pending = self._tell(event, listeners, 0)
 
     def _tell(self, event: Event, listeners: Sequence[Listener], start: int) -> _Pending | None:
-        for index in range(start, len(listeners)):
-            try:
-                answer = listeners[index](event)
-            except BaseException as error:
-                self._fail(event, error)
-                if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                    raise
-                continue
-            if answer is None or not isinstance(answer, Awaitable):
-                continue
-            if self._patient:
-                return _Pending(event, listeners, index + 1, answer)
-            if self._gone:
-                drop(answer)
-            elif self._awaits:
-                task = self._observe(_after(self._tails.get(index), answer), event)
-                _drop_after(task, answer)
-                self._tails[index] = task
-                self._began.append(task)
-            else:
-                self._observe(answer, event)
-        return None
+        unheard = _NOTHING
+        try:
+            for index in range(start, len(listeners)):
+                try:
+                    answer = listeners[index](event)
+                except BaseException as error:
+                    self._fail(event, error)
+                    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                        raise
+                    continue
+                if answer is None or not isinstance(answer, Awaitable):
+                    continue
+                if self._patient:
+                    return _Pending(event, listeners, index + 1, answer)
+                unheard = (*unheard, (index, answer))
+            return None
+        finally:
+            for index, answer in unheard:  # when all others have heard, also where tasks start eagerly
+                self._let_go_on(index, answer, event)
+
+    def _let_go_on(self, index: int, answer: Awaitable[Any], event: Event) -> None:
+        if self._gone:
+            drop(answer)
+        elif self._awaits:
+            task = self._observe(_after(self._tails.get(index), answer), event)
+            _drop_after(task, answer)
+            self._tails[index] = task
+            self._began.append(task)
+        else:
+            self._observe(answer, event)
 
     def _fail(self, event: Event, error: BaseException) -> None:
         failure = Failure(describe(error), cause=error)
@@ -101,8 +111,8 @@ class Delivery:
             return
         loop = asyncio.get_running_loop()
         # A task of its own, so that it can be abandoned.
-        task = loop.create_task(_awaited(pending.answer), name=f"kernel listener of {pending.event.type}")
-        self._inside.add(task)
+        name = f"kernel listener of {pending.event.type}"
+        task = loop.create_task(_awaited(pending.answer, self._inside), name=name)
         waiting = self._waiting = loop.create_future()
         task.add_done_callback(lambda _: release(waiting))
         _drop_after(task, pending.answer)
@@ -187,7 +197,10 @@ def drop(answer: Awaitable[Any]) -> None:
         answer.close()
 
 
-async def _awaited(answer: Awaitable[Any]) -> None:
+async def _awaited(answer: Awaitable[Any], inside: set["asyncio.Task[Any]"]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    inside.add(task)
     await answer
 
 

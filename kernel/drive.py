@@ -73,7 +73,7 @@ class Drive:
         self._core = household.core
         self._thread = threading.get_ident()
         self._outbox: deque[Any] = deque()
-        self._inbox: deque[Input] = deque()
+        self._inbox: list[Input] = []
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._pumping = self._taking = self._settled = self._broken = False
         self._bug: Failure | None = None
@@ -95,32 +95,38 @@ class Drive:
 
     def receive(self, input: Input) -> None:
         """Hand *input* to the core and perform what it asks for. Inputs that come up meanwhile wait their turn."""
-        self._inbox.append(input)
-        self.catch_up()
+        if self._taking or self._inbox or self._core.is_stepping:
+            self._inbox.append(input)
+            self.catch_up()
+        else:
+            self._hand_over(input)
 
     def feed(self, input: Input) -> None:
         """Hand in a part or an update, and deliver what it published. Once the run is over it is late."""
         if self._settled:
             self._household.report(input)
             return
-        self._inbox.append(input)
-        self.catch_up()
+        self.receive(input)
         self.pump()
 
     def catch_up(self) -> None:
         """Hand over the inputs that came up meanwhile, unless the core is in a step: a finalizer can come in the middle."""
-        core = self._core
-        if self._taking or core.is_stepping:
-            return
+        if self._inbox and not self._taking and not self._core.is_stepping:
+            self._hand_over(self._inbox.pop(0))
+
+    def _hand_over(self, input: Input) -> None:
+        core, inbox = self._core, self._inbox
         self._taking = True
-        inbox, outbox = self._inbox, self._outbox
         try:
-            while inbox:
-                effects = core.receive(inbox.popleft())
+            while True:
+                effects = core.receive(input)
                 if len(effects) == 1 and not effects[0].immediate:  # a delta
-                    outbox.append(effects[0])
+                    self._outbox.append(effects[0])
                 else:
                     self.take(effects)
+                if not inbox:
+                    return
+                input = inbox.pop(0)
         except Exception as error:
             self.report_bug(error)
         finally:

@@ -55,8 +55,9 @@ def _silent(work: Work) -> Callable[[Failure], Input]:
 async def _read(work: Work, stream: Any, to: Reporter, idle: float | None) -> StopReason | None:
     """Feed the parts of *stream*; its stop reason, once the terminal part came."""
     loop = asyncio.get_running_loop()
+    feed, free, time = to.feed, to.free, loop.time
     async for part in stream:
-        work.last = loop.time()
+        work.last = time()
         if type(part) is Finished:
             if part.stop in CUT:
                 raise ModelError(f"the model ended its response with the stop reason {part.stop}")
@@ -66,12 +67,12 @@ async def _read(work: Work, stream: Any, to: Reporter, idle: float | None) -> St
                 raise ModelError(f"the model broke the protocol: the text of a TextDelta is {part.text!r}")
         elif not isinstance(part, _PARTS):
             raise ModelError(f"the model broke the protocol: it yielded {part!r}{_hint(part)}")
-        to.feed(ModelPart(work.number, part))
-        busy = to.free()
+        feed(ModelPart(work.number, part))
+        busy = free()
         if busy is not None:
             work.last = math.inf  # the silence is the listeners', not the model's
             await busy
-            work.last = loop.time()
+            work.last = time()
             if work.watch is None and not work.reported:
                 watch_idle(work, idle, to, _silent(work))
     raise ModelError(

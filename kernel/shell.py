@@ -115,6 +115,7 @@ class Shell:
             run = Run(input.run_id, self.core.state.config.event_buffer, self.cancel, self.refuse_reentry)
             self.drive = Drive(self, run, loop)
             self.drive.take(effects)
+            self.drive.wake()  # its task has looked at the outbox already where tasks start eagerly
         finally:
             self._catch_up()
         return run

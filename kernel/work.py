@@ -42,7 +42,8 @@ class Reporter(Protocol):
         """The time of *work* is over: stop it, and take *verdict* as its end."""
         ...
 
-    def free(self) -> Awaitable[None] | None:
+    @property
+    def free(self) -> Callable[[], Awaitable[None] | None]:
         """None when a part may be fed now, else what to wait for: listeners are busy with what was published."""
         ...
 

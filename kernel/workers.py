@@ -6,7 +6,7 @@ end is late, and the agent remembers it until it ends.
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, final
 
 from kernel.calling import prepare, run_tool
@@ -51,7 +51,7 @@ class Intake(Protocol):
 class Workers:
     """The works of one run."""
 
-    __slots__ = ("_delivery", "_household", "_inside", "_intake", "_loop", "_run_id", "_works", "feed")
+    __slots__ = ("_household", "_inside", "_intake", "_loop", "_run_id", "_works", "feed", "free")
 
     def __init__(
         self,
@@ -67,10 +67,11 @@ class Workers:
         self._inside = inside
         self._household = household
         self._intake = intake
-        self._delivery = delivery
         self._works: dict[int, Work] = {}
         self.feed = intake.feed
         """Hand in a part or an update; once the run is over it is late, and another one may be going."""
+        self.free = delivery.free
+        """What to wait for before more is fed."""
 
     # ---- starting ----
 
@@ -124,6 +125,8 @@ class Workers:
         self._inside.add(work.task)
 
     async def _carry(self, work: Work, effect: Start, body: Body, arguments: tuple[Any, ...]) -> None:
+        if work.task is None:  # the loop starts tasks eagerly: begin when the step that asked for this is over
+            await asyncio.sleep(0)
         if work.stopping or not self._household.core.is_running:
             work.stops = max(work.stops, 1)
             self.report(work, end_with(work, effect, NOT_EXECUTED))
@@ -168,10 +171,6 @@ class Workers:
             self._household.linger(work, self._run_id, input)
         self._intake.receive(input)
         self._intake.pump()
-
-    def free(self) -> Awaitable[None] | None:
-        """What to wait for before more is fed."""
-        return self._delivery.free()
 
     def expire(self, work: Work, verdict: Input) -> None:
         """Stop *work*, whose time is over; take *verdict* for its end, at the latest after `cancel_grace`."""

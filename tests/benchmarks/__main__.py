@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from collections.abc import Callable
 
 from attrs import evolve
 
@@ -13,6 +14,23 @@ from tests.benchmarks.subject import Kernel
 from tests.benchmarks.workloads import workloads
 
 EXTRA = ("awaited", "in-place", "memory", "guarding", "startup", "network")
+
+
+def _uvloop() -> asyncio.AbstractEventLoop:
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+def _eager() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    loop.set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]  # from Python 3.12 on
+    return loop
+
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop, "uvloop": _uvloop, "eager": _eager,
+}  # fmt: skip
 
 
 async def _awaited(event: Event) -> None:
@@ -49,6 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--loop", choices=LOOPS, default="asyncio", help="the event loop of both sides")
     options = parser.parse_args()
     report.show(report.machine() + "\n\n" + report.header())
     for name in names:
@@ -64,7 +83,8 @@ def main() -> None:
             case "network":
                 report.show(report.lines(network.cancel_rows(100)))
             case _:
-                report.show(report.lines(asyncio.run(measure(name, options.rounds))))
+                with asyncio.Runner(loop_factory=LOOPS[options.loop]) as runner:
+                    report.show(report.lines(runner.run(measure(name, options.rounds))))
 
 
 if __name__ == "__main__":

@@ -51,11 +51,12 @@ def _cell(spread: Spread | None) -> str:
     if spread is None:
         return ""
     if spread.low == spread.high:
-        return _number(spread.median)
-    return f"{_number(spread.median)} ({_number(spread.low)}–{_number(spread.high)})"
+        return number(spread.median)
+    return f"{number(spread.median)} ({number(spread.low)}–{number(spread.high)})"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Three figures, or as many as there are."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"

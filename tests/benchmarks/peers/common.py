@@ -1,0 +1,48 @@
+"""What the sides of the peers share."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, final
+
+from tests.benchmarks.measure import Stopwatch, expect
+from tests.benchmarks.plans import Plan, Turn
+from tests.benchmarks.sides import Seen, Side, rest
+
+ENDLESS = 100_000
+"""Turns that a peer is allowed."""
+
+
+async def pieces(turn: Turn) -> AsyncIterator[str]:
+    """The text of *turn*, at its pace."""
+    for text in turn.texts:
+        if turn.pace == "yielding":
+            await asyncio.sleep(0)
+        yield text
+    if turn.pace == "stuck":
+        await asyncio.Event().wait()
+
+
+@final
+class Conversation:
+    """A peer's agent with the plan of its model, and what it leaves of a run: its own form of the transcript."""
+
+    __slots__ = ("agent", "left", "turns")
+
+    def __init__(self, plan: Plan) -> None:
+        self.turns: Iterator[Turn] = iter(plan)
+        self.agent: Any = None
+        self.left: Any = None
+
+
+async def cancel_reader(side: Side, agent: Any) -> float:
+    """Cancel the task that reads a run, once its model is stuck: what most peers have for a cancel."""
+    seen = Seen()
+    task = asyncio.create_task(side.run(agent, seen))
+    while not seen.deltas:
+        await asyncio.sleep(0)
+    await rest()
+    with Stopwatch() as watch:
+        task.cancel()
+        await asyncio.wait({task})
+    expect(task.cancelled(), True, "the run was cancelled")
+    return watch.microseconds
