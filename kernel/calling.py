@@ -23,7 +23,7 @@ CANCELLED: Final = "cancelled: the run was stopped while this call was running"
 class CallContext:
     """What a tool gets beside its arguments; see `kernel.ports.ToolContext`."""
 
-    __slots__ = ("_loop", "_reporter", "_work", "call_id", "run_id")
+    __slots__ = ("_loop", "_reporter", "_work", "call_id", "key", "run_id")
 
     def __init__(self, work: Work, run_id: str, call_id: str, reporter: Reporter) -> None:
         self._work = work
@@ -31,6 +31,7 @@ class CallContext:
         self._loop = asyncio.get_running_loop()
         self.call_id = call_id
         self.run_id = run_id
+        self.key = f"{run_id}:{work.number}"
 
     @property
     def cancelled(self) -> bool:

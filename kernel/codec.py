@@ -23,6 +23,7 @@ from kernel import events, inputs, messages
 from kernel.config import KernelConfig
 from kernel.errors import UNWRITTEN, Failure, describe
 from kernel.frozen import FrozenDict, freeze
+from kernel.idle import Idle
 from kernel.jsonl import exact
 from kernel.setup import OutputSpec, Setup, ToolSpec
 
@@ -112,6 +113,22 @@ class Codec:
     def load_failure(self, data: Any) -> Failure:
         """The opposite of `dump_failure`."""
         return self._converter.structure(data, Failure)
+
+    def dump_idle(self, idle: Idle) -> dict[str, Any]:
+        """The state of an idle core as plain data."""
+        return self._converter.unstructure(idle)  # type: ignore[no-any-return]
+
+    def load_idle(self, data: Any) -> Idle:
+        """The opposite of `dump_idle`."""
+        return self._converter.structure(data, Idle)
+
+    def dump_message(self, message: messages.InputMessage) -> dict[str, Any]:
+        """What a user or an application says, as plain data."""
+        return self._converter.unstructure(message, messages.InputMessage)  # type: ignore[no-any-return]
+
+    def load_message(self, data: Any) -> messages.InputMessage:
+        """The opposite of `dump_message`."""
+        return self._converter.structure(data, messages.InputMessage)  # type: ignore[arg-type]
 
     def dump_setup(self, setup: Setup) -> dict[str, Any]:
         """What *setup* says of its model and tools, as plain data."""

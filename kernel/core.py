@@ -103,7 +103,7 @@ class Core:
     of each decision before it is carried out, and may raise; tests use it to ask the live machine the same question.
     """
 
-    __slots__ = ("_record", "_shadow", "_table", "is_stepping", "state")
+    __slots__ = ("_shadow", "_table", "is_stepping", "record", "state")
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Core:
         self._table = bound_table()
         self.is_stepping = False
         """Whether an input is being taken. The garbage collector may run a finalizer in the middle of that."""
-        self._record = record
+        self.record = record
         self._shadow = shadow
 
     def receive(self, input: Input) -> list[Effect]:
@@ -145,8 +145,8 @@ class Core:
                 self._fire_timer(input)  # type: ignore[arg-type]
             else:
                 self._take(input)
-            if self._record is not None:
-                self._record(input)
+            if self.record is not None:
+                self.record(input)
             return effects
         finally:
             self.is_stepping = False

@@ -60,6 +60,12 @@ class Household(Protocol):
         """Let the receipts of messages that left the queues say so."""
         ...
 
+    def stored(self) -> Awaitable[None] | None:
+        """What to wait for before anything begins that the world could notice: the inputs that led to it are being stored.
+        None where there is nothing to wait for.
+        """
+        ...
+
     def run_over(self) -> None:
         """The run has settled."""
         ...

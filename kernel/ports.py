@@ -50,6 +50,13 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def key(self) -> str:
+        """Names this execution of the tool, and no other one: what to hand to a service as idempotency key. A call that is
+        executed again after its process was killed (`replay="safe"`) has the same key.
+        """
+        ...
+
+    @property
     def cancelled(self) -> bool:
         """Whether the call was told to stop. For tools in threads, which no exception reaches."""
         ...

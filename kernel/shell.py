@@ -7,7 +7,7 @@ still going. While a run goes, its `Drive` carries it out.
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, final
 
 from attrs import define
@@ -47,7 +47,7 @@ class Shell:
     """The part of an agent that is there while it idles."""
 
     __slots__ = (
-        "_compactor", "_late", "_leftovers", "core", "counting", "drive", "hooks", "listeners", "receipts",
+        "_compactor", "_late", "_leftovers", "_stored", "core", "counting", "drive", "hooks", "listeners", "receipts",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,7 @@ class Shell:
         self.drive: Drive | None = None
         self._late: tuple[Input, ...] = ()
         self._leftovers: Leftovers | None = None
+        self._stored: Callable[[], Awaitable[None] | None] | None = None
 
     # ---- commands ----
 
@@ -118,6 +119,22 @@ class Shell:
             self.drive.wake()  # its task has looked at the outbox already where tasks start eagerly
         finally:
             self._catch_up()
+        return run
+
+    def restore(self, core: Core, stored: Callable[[], Awaitable[None] | None] | None = None) -> None:
+        """Go on with *core*, which has been replayed from a journal; *stored* as `Household` has it."""
+        self.core = core
+        self._stored = stored
+
+    def resume(self, effects: list[Effect], answers: Iterable[Input]) -> Run:
+        """Go on with the run of the core that was restored: what must be asked again, and what is answered instead."""
+        run_id = self.core.state.live.id
+        run = Run(run_id, self.core.state.config.event_buffer, self.cancel, self.refuse_reentry)
+        self.drive = drive = Drive(self, run, asyncio.get_running_loop())
+        drive.take(effects)
+        for answer in answers:
+            drive.receive(answer)
+        drive.wake()
         return run
 
     def check(self, name: str) -> Drive | None:
@@ -190,6 +207,10 @@ class Shell:
         for effect in effects:
             if isinstance(effect, ItemsLeft):
                 self.settle_receipts(effect)
+
+    def stored(self) -> Awaitable[None] | None:
+        """What to wait for before anything begins that the world could notice."""
+        return None if self._stored is None else self._stored()
 
     def run_over(self) -> None:
         """The run has settled: there is none any more."""

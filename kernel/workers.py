@@ -127,6 +127,9 @@ class Workers:
     async def _carry(self, work: Work, effect: Start, body: Body, arguments: tuple[Any, ...]) -> None:
         if work.task is None:  # the loop starts tasks eagerly: begin when the step that asked for this is over
             await asyncio.sleep(0)
+        stored = self._household.stored()
+        if stored is not None:
+            await stored
         if work.stopping or not self._household.core.is_running:
             work.stops = max(work.stops, 1)
             self.report(work, end_with(work, effect, NOT_EXECUTED))

@@ -1,0 +1,108 @@
+"""The file: made, opened, and refused when it is not one of ours, before anything in it is touched.
+
+Theory. SQLite's own header says what a file is: its first 16 bytes, the number of its application, the version of its
+schema, its length in pages. All four are read as bytes, so that a foreign file is not even opened by SQLite. Each version
+of the schema has the statements that lead to it from the one before; a file of a newer version is refused.
+"""
+
+import sqlite3
+import struct
+from pathlib import Path
+from typing import Final
+
+from kernel.engines.port import EngineError
+
+_MAGIC: Final = b"SQLite format 3\0"
+APPLICATION: Final = 0x50686B31
+"""`Phk1`, in SQLite's `application_id`."""
+MIGRATIONS: Final[tuple[str, ...]] = (
+    """
+    CREATE TABLE session (
+      sid TEXT PRIMARY KEY,
+      epoch INTEGER NOT NULL DEFAULT 0,        -- raised whenever the owner changes: who has an older one writes nothing
+      owner TEXT,                              -- a worker
+      live INTEGER NOT NULL DEFAULT 0,         -- something is left to be done
+      orders INTEGER NOT NULL DEFAULT 0,       -- the number of the last one
+      batch INTEGER NOT NULL DEFAULT 0,        -- of the last one
+      position INTEGER NOT NULL DEFAULT 0,     -- of the last event
+      base TEXT,                               -- what the log begins with
+      changed REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX session_live ON session(live, owner);
+    CREATE TABLE worker (id TEXT PRIMARY KEY, lease REAL NOT NULL) WITHOUT ROWID;
+    CREATE TABLE orders (
+      sid TEXT NOT NULL, n INTEGER NOT NULL, key TEXT, body TEXT NOT NULL,
+      status TEXT NOT NULL DEFAULT 'waiting', code TEXT, text TEXT,
+      PRIMARY KEY (sid, n), UNIQUE (sid, key)
+    ) WITHOUT ROWID;
+    CREATE INDEX orders_waiting ON orders(sid, n) WHERE status = 'waiting';
+    CREATE TABLE log (sid TEXT NOT NULL, n INTEGER NOT NULL, inputs TEXT NOT NULL, PRIMARY KEY (sid, n)) WITHOUT ROWID;
+    CREATE TABLE event (
+      sid TEXT NOT NULL, position INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (sid, position)
+    ) WITHOUT ROWID;
+    """,
+)
+"""What leads from each version of the schema to the next one. Never changed once released; only added to."""
+VERSION: Final = len(MIGRATIONS)
+
+
+def examine(path: Path) -> int:
+    """The version of the schema in the file *path*; 0 when there is no file yet, or an empty one. Touches nothing.
+
+    Raises EngineError for what is not a session file of ours, is torn, or is of a newer version.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+            size = file.seek(0, 2)
+    except FileNotFoundError:
+        return 0
+    if not head:
+        return 0
+    if len(head) < 100 or head[:16] != _MAGIC:
+        raise EngineError(f"{path} is no session file: it does not begin as a file of SQLite does. It was left as it is")
+    (page,) = struct.unpack(">H", head[16:18])
+    pages, application, version = (struct.unpack(">I", head[at : at + 4])[0] for at in (28, 68, 60))
+    if application != APPLICATION:
+        raise EngineError(f"{path} is a file of SQLite, but of another application. It was left as it is")
+    if version > VERSION:
+        raise EngineError(
+            f"{path} has version {version} of the schema, and this phasekernel knows {VERSION}: use a newer one. "
+            "The file was left as it is"
+        )
+    log = path.with_name(path.name + "-wal")
+    if size < pages * (page if page > 1 else 65536) and not (log.exists() and log.stat().st_size):
+        raise EngineError(f"{path} is torn: {pages} pages are promised, and the file ends before. It was left as it is")
+    return int(version)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection to the file *path*, which is made, or brought to this version, when it has to be."""
+    version = examine(path)
+    try:
+        connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk before anybody acts on it
+        connection.execute("PRAGMA foreign_keys = ON")
+        if version < VERSION:
+            _migrate(connection)
+    except sqlite3.DatabaseError as error:
+        raise EngineError(f"{path} can't be opened: {error}") from error
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")  # two processes may make one file: the second finds it made
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        for step in MIGRATIONS[version:]:
+            for statement in step.split(";"):
+                if statement.strip():
+                    connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the header in the file says what it is
