@@ -1,9 +1,9 @@
 """A session in a process that serves it: its agent, what of it must be stored, and the orders that wait for their moment.
 
-Theory. What enters the core is recorded, and handed to the engine in *batches*, each of which is stored as a whole or not at
-all: inputs, the events that they caused, and what became of orders. Nothing that the world could notice (a request, a tool, a
-hook) begins before the inputs that led to it are stored; that is all that a crash needs to be harmless. Inputs that are lost
-have had no consequence, and an order is done only when its inputs are. Pieces of a response are recorded like all inputs but
+Theory. What enters the core is recorded, and handed to the engine in *batches*, each of which is stored as a whole or not
+at all: inputs, the events that they caused, and what became of orders. Nothing that the world could notice (a request, a
+tool, a hook) begins before the inputs that led to it are stored; that is all that a crash needs to be harmless. Inputs that
+are lost have had no consequence, and an order is done only when its inputs are. Pieces of a response are recorded too, but
 ask for no storing themselves: they go with what follows.
 
 When the engine says that another process owns the session now, nothing of it counts any more: the agent is stopped here and
@@ -11,17 +11,16 @@ records nothing.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, final
+from typing import Final, final
 
 from attrs import frozen
 
 from kernel.agent import Agent
 from kernel.codec import Codec, explain
 from kernel.core import Core
-from kernel.engines.port import STARTING, Order, WrongVersionError
+from kernel.engines.port import SAYING, STARTING, Order, WrongVersionError
 from kernel.errors import KernelError, describe
 from kernel.events import Event, MessageUpdated, ToolUpdated
 from kernel.idle import core_of, idle_of
@@ -36,7 +35,6 @@ from statechart.decisions import fingerprint
 
 FORMAT: Final = "phasekernel.session/1"
 _PIECES: Final = (ModelPart, ToolUpdate)
-_LOG: Final = logging.getLogger("kernel.engines")
 Outcome = tuple[int, str, str | None, str | None]
 """Of an order: its number, and the fields of its `Answer`."""
 
@@ -151,7 +149,6 @@ class Host:
         self._pending = Pending()
         self._storing: Pending | None = None
         self._since_base = 0
-        self._left_over = False
         self._watching: asyncio.Task[None] | None = None
         shell = agent._shell
         state = shell.core.state
@@ -249,10 +246,16 @@ class Host:
         """Carry out *order*, at once or when its moment comes."""
         if self.lost:
             return
-        if order.kind in STARTING and (self.agent.is_running or self._waiting):
+        if self._must_wait(order) or (self._waiting and order.kind in STARTING):
             self._waiting.append((number, order))
-            return
-        self._carry_out(number, order)
+        else:
+            self._carry_out(number, order)
+
+    def _must_wait(self, order: Order) -> bool:
+        """What starts a run, while one is going; and what is said to one that does not look into its queues any more."""
+        if order.kind in STARTING:
+            return self.agent.is_running
+        return order.kind in SAYING and self.agent.is_running and not self.agent._shell.core.is_running
 
     def _carry_out(self, number: int, order: Order) -> None:
         try:
@@ -268,16 +271,10 @@ class Host:
     def _do(self, order: Order) -> Run | None:
         agent, message = self.agent, order.message
         match order.kind:
-            case "steer" | "follow_up":
+            case "steer" | "follow_up" if agent.is_running:
                 assert message is not None
-                going = agent._shell.core.is_running
                 (agent.steer if order.kind == "steer" else agent.follow_up)(message)
-                if agent.is_running:
-                    # Its outcome may be decided already, and then it does not look into the queues any more.
-                    self._left_over = self._left_over or not going
-                    return None
-                return agent.continue_()
-            case "prompt":
+            case "prompt" | "steer" | "follow_up":
                 assert message is not None
                 return agent.prompt(message)
             case "continue":
@@ -296,18 +293,9 @@ class Host:
         self._watching = asyncio.get_running_loop().create_task(self._see_end(run), name=f"kernel session {self.session}")
 
     async def _see_end(self, run: Run) -> None:
-        result = await run
+        await run
         self._watching = None
-        if self.lost:
-            return
-        left_over, self._left_over = self._left_over, False
-        queued = self.agent.queued
-        if (queued.steering or queued.follow_up) and (left_over or result.status == "completed"):
-            try:
-                self._watch(self.agent.continue_())
-            except KernelError as error:
-                _LOG.warning("session %s: what is queued waits on: %s", self.session, describe(error))
-        while self._waiting and not self.agent.is_running:
+        while self._waiting and not self.lost and not self._must_wait(self._waiting[0][1]):
             self._carry_out(*self._waiting.popleft())
         self._wants_storing(self)
 

@@ -40,8 +40,8 @@ class EventsGoneError(EngineError):
 
     def __init__(self, session: str, after: int, first: int) -> None:
         super().__init__(
-            f"session {session}: the events after {after} are not kept any more, the first that is has the position {first}; "
-            f"read state() and go on from there, or raise `retain_events`"
+            f"session {session}: the events after {after} are not kept any more, the first that is has the position "
+            f"{first}; read state() and go on from there, or raise `retain_events`"
         )
         self.first = first
 
@@ -61,8 +61,8 @@ def _message(value: Any) -> Any:
 class Order(Value):
     """What is asked of a session: the method of an agent, and what it takes.
 
-    `steer` and `follow_up` that find no run start one. What starts a run waits while one is going. So nothing is refused for
-    coming at the wrong moment; what the agent itself refuses (`QueueFullError`, say) is the order's answer.
+    `steer` and `follow_up` that find no run start one. What starts a run waits while one is going. So nothing is refused
+    for coming at the wrong moment; what the agent itself refuses (`QueueFullError`, say) is the order's answer.
     """
 
     kind: OrderKind
@@ -92,7 +92,9 @@ class Answer(Value):
 @final
 @frozen(eq=False, repr=False)
 class Told(Value):
-    """An event of a session. `position` is the cursor to go on from; None: a piece that is kept nowhere."""
+    """An event of a session. `position` is the cursor to go on from; None: a piece that is kept nowhere. Pieces come as
+    soon as they are said, ahead of the events around them, and never after the message that they are pieces of.
+    """
 
     position: int | None
     event: Event

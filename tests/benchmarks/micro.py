@@ -127,6 +127,7 @@ def moving_rows(times: int) -> list[Row]:
     live, trigger = LiveModel(state, advance), str(advance.trigger)
 
     def act(ready: tuple[Core, Advance]) -> None:
+        ready[0].state.effects = []
         for action in step.actions:
             action(ready[0].state, ready[1])
 

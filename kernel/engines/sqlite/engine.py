@@ -23,6 +23,7 @@ from kernel.engines.port import Answer, EngineError, Order, SessionState, Told
 from kernel.engines.sqlite.pieces import Pieces
 from kernel.engines.sqlite.store import Row, Store
 from kernel.engines.sqlite.worker import Worker
+from kernel.events import Event
 from kernel.jsonl import from_line
 from kernel.snapshot import Queued
 from statechart import Phase
@@ -93,15 +94,18 @@ class SqliteEngine:
         """As `Engine.events`."""
         _refuse_name("session", session)
         with self._pieces.listening(session, pieces) as heard:
+            newest: Event | None = None
             while True:
                 found = await self._in_thread(self._store.events, session, after)
-                if not found:
-                    for event in heard.take():
-                        yield Told(None, event)
-                    await self._wait()
+                for piece in heard.take():
+                    # One that comes after what it is a piece of would be heard twice.
+                    if newest is None or piece.run_id != newest.run_id or piece.sequence > newest.sequence:
+                        yield Told(None, piece)
                 for position, body in found:
-                    after = position
-                    yield Told(position, self._codec.load_event(from_line(body)))
+                    after, newest = position, self._codec.load_event(from_line(body))
+                    yield Told(position, newest)
+                if not found:
+                    await self._wait()
 
     async def sessions(self) -> list[Row]:
         """All sessions, the ones that changed last first."""

@@ -5,6 +5,8 @@ schema, its length in pages. All four are read as bytes, so that a foreign file 
 of the schema has the statements that lead to it from the one before; a file of a newer version is refused.
 """
 
+import contextlib
+import os
 import sqlite3
 import struct
 from pathlib import Path
@@ -47,7 +49,7 @@ VERSION: Final = len(MIGRATIONS)
 
 
 def examine(path: Path) -> int:
-    """The version of the schema in the file *path*; 0 when there is no file yet, or an empty one. Touches nothing.
+    """The version of the schema in the file *path*; 0 when there is no file yet. Touches nothing.
 
     Raises EngineError for what is not a session file of ours, is torn, or is of a newer version.
     """
@@ -56,8 +58,6 @@ def examine(path: Path) -> int:
             head = file.read(100)
             size = file.seek(0, 2)
     except FileNotFoundError:
-        return 0
-    if not head:
         return 0
     if len(head) < 100 or head[:16] != _MAGIC:
         raise EngineError(f"{path} is no session file: it does not begin as a file of SQLite does. It was left as it is")
@@ -78,16 +78,35 @@ def examine(path: Path) -> int:
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection to the file *path*, which is made, or brought to this version, when it has to be."""
-    version = examine(path)
     try:
-        connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk before anybody acts on it
-        connection.execute("PRAGMA foreign_keys = ON")
-        if version < VERSION:
+        if not examine(path):
+            _make(path)
+        connection = _open(path)
+        if examine(path) < VERSION:
             _migrate(connection)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, OSError) as error:
         raise EngineError(f"{path} can't be opened: {error}") from error
+    return connection
+
+
+def _make(path: Path) -> None:
+    """Make the file elsewhere, and give it its name when it is whole: others may be looking for it at this moment."""
+    making = path.with_name(f"{path.name}-{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        connection = _open(making)
+        _migrate(connection)
+        connection.close()
+        with contextlib.suppress(FileExistsError):
+            os.link(making, path)
+    finally:
+        for left in ("", "-wal", "-shm"):
+            making.with_name(making.name + left).unlink(missing_ok=True)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")  # a commit is on the disk before anybody acts on it
     return connection
 
 

@@ -1,8 +1,8 @@
 """Pieces of responses and of tools' progress, from the process that carries a session out to those who watch it.
 
-They are kept nowhere, so they have a file of their own beside the sessions, which is written without waiting for the disk,
-holds the newest pieces only, and may be deleted at any time. Within one process they do not go through it. Many pieces go in
-one row, as many as came within one look of the worker's.
+They are kept nowhere, so they have a file of their own beside the sessions, which is written without waiting for the
+disk, holds the newest pieces only, and may be deleted at any time. Within one process they do not go through it. Many
+pieces go in one row, as many as came within one look of the worker's.
 """
 
 import contextlib
@@ -126,6 +126,6 @@ class Pieces:
                     "(id INTEGER PRIMARY KEY AUTOINCREMENT, writer TEXT, sid TEXT, lines TEXT)"
                 )
             except sqlite3.DatabaseError as error:
-                raise EngineError(f"{self._path}, which holds nothing of worth, can't be used: {error}; delete it") from error
+                raise EngineError(f"{self._path} can't be used: {error}; delete it, it holds nothing of worth") from error
             self._db = db
         return self._db

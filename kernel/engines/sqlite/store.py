@@ -18,10 +18,15 @@ from kernel.engines.hosting import Batch, Kept
 from kernel.engines.port import Answer, EngineError, EventsGoneError
 from kernel.engines.sqlite.file import connect
 
+_ROWS: Final = (
+    "SELECT sid, live, owner, position, "
+    "(SELECT count(*) FROM orders o WHERE o.sid = s.sid AND status = 'waiting'), changed FROM session s "
+)
 _FREE: Final = (
     "SELECT sid FROM session s LEFT JOIN worker w ON w.id = s.owner WHERE s.live = 1 AND s.owner IS NOT ?1 "
     "AND (w.id IS NULL OR w.lease < ?2) AND sid NOT IN (SELECT value FROM json_each(?3)) LIMIT ?4"
 )
+_CLAIM: Final = f"UPDATE session SET owner = ?1, epoch = epoch + 1 WHERE sid IN ({_FREE}) RETURNING sid, epoch"  # noqa: S608
 ORDERS_KEPT: Final = 1000
 """Orders that are done, for each session: so long a key is known."""
 
@@ -123,11 +128,7 @@ class Store:
             return bool(gone)
 
     def _rows(self, where: str, values: tuple[object, ...]) -> list[Row]:
-        query = (
-            "SELECT sid, live, owner, position, (SELECT count(*) FROM orders o WHERE o.sid = s.sid AND status = 'waiting'), "
-            f"changed FROM session s {where}"  # noqa: S608
-        )
-        return [Row(sid, bool(live), *rest) for sid, live, *rest in self._db.execute(query, values)]
+        return [Row(sid, bool(live), *rest) for sid, live, *rest in self._db.execute(_ROWS + where, values)]
 
     def version(self) -> int:
         """A number that is another one when somebody else has written."""
@@ -149,9 +150,7 @@ class Store:
         if self._db.execute(_FREE, given).fetchone() is None:  # without waiting for a turn to write
             return []
         with _Transaction(self._db):
-            found = self._db.execute(
-                f"UPDATE session SET owner = ?1, epoch = epoch + 1 WHERE sid IN ({_FREE}) RETURNING sid, epoch", given
-            ).fetchall()
+            found = self._db.execute(_CLAIM, given).fetchall()
             self._db.execute(  # of workers that own nothing any more
                 "DELETE FROM worker WHERE lease < ? AND id NOT IN (SELECT owner FROM session WHERE owner IS NOT NULL)",
                 (time.time() - 60,),

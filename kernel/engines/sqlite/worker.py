@@ -1,8 +1,8 @@
 """Carrying sessions out: one loop that looks for orders and sessions, one that stores, one that keeps the lease.
 
-Theory. All that is to be stored of all sessions of this worker goes in one transaction, and while that is written the next
-one gathers: so the cost of a commit is shared by as many sessions as are busy. Whoever waits for its inputs to be stored waits
-for the transaction they are in, and for no other one.
+Theory. All that is to be stored of all sessions of this worker goes in one transaction, and while that is written the
+next one gathers: so the cost of a commit is shared by as many sessions as are busy. Whoever waits for its inputs to be
+stored waits for the transaction they are in, and for no other one.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ async def _one_error() -> AsyncIterator[None]:
 
 @final
 class Worker:
-    """One worker. *in_thread* runs what blocks; *wait* returns when there may be something new; *wake* says that there is."""
+    """One worker. *in_thread* runs what blocks; *wait* returns when there may be something new, and *wake* says so."""
 
     def __init__(
         self,
@@ -101,10 +101,13 @@ class Worker:
                     await self._open(claimed)
             for session, number, body in await self._in_thread(self._store.orders, self.id):
                 self._give(session, number, body)
-            if pieces := self._pieces.taken():
-                await self._in_thread(self._pieces.write, pieces)
+            await self._hand_pieces_on()
             await self._forget_some()
             await self._wait()
+
+    async def _hand_pieces_on(self) -> None:
+        if pieces := self._pieces.taken():
+            await self._in_thread(self._pieces.write, pieces)
 
     async def _open(self, claimed: Claimed) -> None:
         session = claimed.session
@@ -174,6 +177,7 @@ class Worker:
             self._to_store.clear()
             dirty, self._dirty = self._dirty, {}
             batches = [(claimed, host.take()) for claimed, host in dirty.items()]
+            await self._hand_pieces_on()  # before what they are pieces of
             lost = set(await self._in_thread(self._store.append, self.id, batches))
             for claimed, host in dirty.items():
                 if claimed not in lost:
