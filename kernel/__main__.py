@@ -1,6 +1,7 @@
 """`python -m kernel`: an agent on the files of a directory; `scenario FILE` runs a scenario, `check FILE` judges a
 stream of events, `journal` writes and replays inputs, `timeline TRACE` and `path TRACE` draw a run, `serve` is a page to
-talk to an agent, `acp` an agent for editors, `doctor` examines the installation.
+talk to an agent (`serve --engine ENGINE` carries sessions out, and `sessions` asks for them), `acp` an agent for editors,
+`doctor` examines the installation.
 
 Exit status: 0 completed, 1 failed or cancelled, 2 wrongly called, 130 left with a second Ctrl-C.
 """
@@ -49,6 +50,14 @@ def _command(arguments: list[str]) -> Callable[[Sequence[str]], int]:
 
         picture = pictures.draw_timeline if name == "timeline" else pictures.draw_path
         return lambda argv: picture(argv[1:])
+    if name == "sessions":
+        from kernel.cli.sessions import sessions
+
+        return lambda argv: sessions(argv[1:])
+    if name == "serve" and any(argument.partition("=")[0] == "--engine" for argument in arguments):
+        from kernel.cli.sessions import serve_sessions
+
+        return lambda argv: serve_sessions(argv[1:])
     if name == "serve":
         from kernel.cli.serve import main as serve
 

@@ -24,7 +24,8 @@ def main(argv: Sequence[str]) -> int:
         prog="python -m kernel serve",
         description=f"A page on http://{HOST}:PORT: talk to an agent, steer and cancel it, and see its phases and tools. "
         "Each page with another ?thread=NAME is another conversation; all browsers on one see the same.",
-        epilog="AG-UI clients post to /agui; the AG-UI inspector is at /inspect/. Only this machine can reach it.",
+        epilog="AG-UI clients post to /agui; the AG-UI inspector is at /inspect/. Only this machine can reach it. With "
+        "`--engine sqlite:FILE` sessions are carried out instead (`serve --engine sqlite:FILE --help`).",
     )
     add_agent_options(parser)
     parser.add_argument("--port", type=int, default=PORT, help=f"default: {PORT}; 0 takes any that is free")

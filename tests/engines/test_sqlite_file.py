@@ -54,11 +54,11 @@ def newer(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        (Path.touch, "is no session file"),
+        (Path.touch, "is no session file, but an empty one: delete it"),
         (text, "is no session file: it does not begin as a file of SQLite does"),
-        (short, "is no session file"),
+        (short, "is no session file: it does not begin"),
         (other_application, "is a file of SQLite, but of another application"),
-        (torn, "is torn: .* pages are promised, and the file ends before"),
+        (torn, "is torn: it is shorter than its head says"),
         (newer, f"has version {VERSION + 1} of the schema, and this phasekernel knows {VERSION}: use a newer one"),
     ],
 )
@@ -72,6 +72,34 @@ def test_what_is_no_session_file_is_refused_and_left_as_it_is(spoil: Callable[[P
         SqliteEngine(path)
 
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
+
+
+def test_a_file_in_use_may_be_opened_and_closed_by_others(tmp_path: Path):
+    """Another process that comes and goes takes nothing away: what it stored is seen here, and what is stored here by the
+    next one. (Once, opening the file twice dropped the locks of this process, and whoever closed it deleted the log.)
+    """
+    path = tmp_path / "s.db"
+    script = (
+        "import asyncio, sys; from kernel.engines import Order; from kernel.engines.sqlite import SqliteEngine\n"
+        "async def submit():\n"
+        f"    async with SqliteEngine({str(path)!r}) as engine:\n"
+        "        await engine.submit(sys.argv[1], Order('cancel'))\n"
+        "        print(len(await engine.sessions()))\n"
+        "asyncio.run(submit())\n"
+    )
+
+    async def play() -> list[int]:
+        seen = []
+        async with SqliteEngine(path) as engine:
+            for name in ("a", "b", "c"):
+                done = subprocess.run([sys.executable, "-c", script, name], capture_output=True, text=True, check=True)
+                seen.append(int(done.stdout))
+                async with SqliteEngine(path) as second:
+                    await second.submit(name + name, Order("cancel"))
+                seen.append(len(await engine.sessions()))
+        return seen
+
+    assert asyncio.run(play()) == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path):

@@ -1,22 +1,28 @@
 """The file: made, opened, and refused when it is not one of ours, before anything in it is touched.
 
-Theory. SQLite's own header says what a file is: its first 16 bytes, the number of its application, the version of its
-schema, its length in pages. All four are read as bytes, so that a foreign file is not even opened by SQLite. Each version
-of the schema has the statements that lead to it from the one before; a file of a newer version is refused.
+Theory. SQLite's own header says what a file is: the number of its application, the version of its schema, its length.
+It is read by SQLite, as a file that never changes, so that nothing is written, locked or made beside it. (It must not be
+opened in any other way: closing it would drop the locks that this process holds on it, and the next process that closes it
+would take itself for the last one and delete the log under our feet.) Each version of the schema has the statements that
+lead to it from the one before; a file of a newer version is refused.
 """
 
 import contextlib
 import os
 import sqlite3
-import struct
 from pathlib import Path
 from typing import Final
 
 from kernel.engines.port import EngineError
 
-_MAGIC: Final = b"SQLite format 3\0"
 APPLICATION: Final = 0x50686B31
 """`Phk1`, in SQLite's `application_id`."""
+_LEFT: Final = ". It was left as it is"
+_REASONS: Final = {
+    "file is not a database": "{} is no session file: it does not begin as a file of SQLite does",
+    "database disk image is malformed": "{} is torn: it is shorter than its head says",
+}
+"""What SQLite says, and what it means here."""
 MIGRATIONS: Final[tuple[str, ...]] = (
     """
     CREATE TABLE session (
@@ -54,26 +60,35 @@ def examine(path: Path) -> int:
     Raises EngineError for what is not a session file of ours, is torn, or is of a newer version.
     """
     try:
-        with path.open("rb") as file:
-            head = file.read(100)
-            size = file.seek(0, 2)
+        size = path.stat().st_size
     except FileNotFoundError:
         return 0
-    if len(head) < 100 or head[:16] != _MAGIC:
-        raise EngineError(f"{path} is no session file: it does not begin as a file of SQLite does. It was left as it is")
-    (page,) = struct.unpack(">H", head[16:18])
-    pages, application, version = (struct.unpack(">I", head[at : at + 4])[0] for at in (28, 68, 60))
+    if not size:
+        raise EngineError(f"{path} is no session file, but an empty one: delete it, or choose another name")
+    try:
+        application, version = _marks(path, "mode=ro&immutable=1")
+    except sqlite3.DatabaseError as error:
+        log = path.with_name(path.name + "-wal")
+        if "malformed" not in str(error) or not (log.exists() and log.stat().st_size):
+            raise EngineError(_REASONS.get(str(error), f"{{}} can't be read: {error}").format(path) + _LEFT) from error
+        application, version = _marks(path, "mode=ro")  # somebody is writing, so the file alone does not say it all
     if application != APPLICATION:
-        raise EngineError(f"{path} is a file of SQLite, but of another application. It was left as it is")
+        raise EngineError(f"{path} is a file of SQLite, but of another application{_LEFT}")
     if version > VERSION:
         raise EngineError(
-            f"{path} has version {version} of the schema, and this phasekernel knows {VERSION}: use a newer one. "
-            "The file was left as it is"
+            f"{path} has version {version} of the schema, and this phasekernel knows {VERSION}: use a newer one{_LEFT}"
         )
-    log = path.with_name(path.name + "-wal")
-    if size < pages * (page if page > 1 else 65536) and not (log.exists() and log.stat().st_size):
-        raise EngineError(f"{path} is torn: {pages} pages are promised, and the file ends before. It was left as it is")
-    return int(version)
+    return version
+
+
+def _marks(path: Path, how: str) -> tuple[int, int]:
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)
+    try:
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+    finally:
+        db.close()
+    return application, version
 
 
 def connect(path: Path) -> sqlite3.Connection:
