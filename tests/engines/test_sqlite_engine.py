@@ -262,6 +262,20 @@ class TestSessions:
 
         run(play)
 
+    def test_a_log_begins_anew_so_that_opening_a_session_stays_fast(self, tmp_path: Path):
+        """After forty runs the log has the newest state and no more inputs than `base_every` and one run."""
+
+        async def play() -> int:
+            async with served(tmp_path, base_every=30) as engine:
+                for number in range(40):
+                    await engine.answer("s", await engine.submit("s", Order("prompt", f"{number}")))
+                    while (await engine.state("s")).is_running:
+                        await asyncio.sleep(0.001)
+                assert len((await engine.state("s")).messages) == 80
+                return len((await engine.log("s")).splitlines())
+
+        assert run(play) <= 1 + 30 + 20
+
     def test_what_has_something_to_do_is_not_deleted(self, tmp_path: Path):
         """The sentence says what to do first."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernel.engines import EngineError, Order
-from kernel.engines.sqlite import SqliteEngine
+from kernel.engines.sqlite import SqliteEngine, file
 from kernel.engines.sqlite.file import APPLICATION, VERSION, connect
 
 
@@ -137,3 +137,32 @@ def test_settings_that_make_no_sense_are_refused(argument: str, value: object, t
         SqliteEngine(tmp_path / "s.db", **{argument: value})  # type: ignore[arg-type]
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_an_older_version_is_brought_to_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Step by step, and once: what was in it is still there, and a connection of now finds the new schema."""
+    path = made(tmp_path / "s.db")
+    steps = ("ALTER TABLE session ADD COLUMN note TEXT", "CREATE TABLE more (n)")
+    monkeypatch.setattr(file, "MIGRATIONS", (*file.MIGRATIONS, *steps))
+    monkeypatch.setattr(file, "VERSION", 3)
+    for _ in range(2):
+        db = connect(path)
+        assert db.execute("PRAGMA user_version").fetchone() == (3,)
+        assert db.execute("SELECT sid, note FROM session").fetchall() == [("s", None)]
+        assert db.execute("SELECT count(*) FROM more").fetchone() == (0,)
+        db.close()
+
+
+def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The file is told to be one that can't be opened, and is of the version of before."""
+    path = made(tmp_path / "s.db")
+    monkeypatch.setattr(file, "MIGRATIONS", (*file.MIGRATIONS, "CREATE TABLE more (n); CREATE TABLE session (n)"))
+    monkeypatch.setattr(file, "VERSION", 2)
+    with pytest.raises(EngineError, match="can't be opened: table session already exists"):
+        connect(path)
+    monkeypatch.undo()
+
+    db = connect(path)
+    assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    assert db.execute("SELECT name FROM sqlite_master WHERE name = 'more'").fetchall() == []
+    db.close()

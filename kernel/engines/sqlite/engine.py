@@ -160,14 +160,14 @@ class SqliteEngine:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def _wait(self) -> None:
-        """Until somebody has written, or a look at what others have written is due."""
+    async def _wait(self) -> bool:
+        """Until somebody of this process has written (True), or a look at what others have written is due."""
         changed = self._changed
         try:
             async with asyncio.timeout(self._poll):
-                await changed.wait()
+                return await changed.wait()
         except TimeoutError:
-            return
+            return False
 
 
 def _refuse_name(argument: str, name: str) -> None:

@@ -49,7 +49,7 @@ class Worker:
         store: Store,
         pieces: Pieces,
         in_thread: Callable[..., Awaitable[Any]],
-        wait: Callable[[], Awaitable[None]],
+        wait: Callable[[], Awaitable[bool]],
         wake: Callable[[], None],
         make_agent: Callable[[str], Agent],
         *,
@@ -93,17 +93,34 @@ class Worker:
     # ---- looking ----
 
     async def _keep_looking(self) -> None:
+        seen, due = -1, 0.0
+        here = True
         while True:
-            free = self._slots - sum(not host.is_idle for host in self._hosts.values())
-            if free > 0:
-                limit, but = min(free, CLAIMED_AT_ONCE), self._still_refused()
-                for claimed in await self._in_thread(self._store.claim, self.id, limit, but):
-                    await self._open(claimed)
-            for session, number, body in await self._in_thread(self._store.orders, self.id):
-                self._give(session, number, body)
+            # Nothing is looked for when nobody has written, but for the leases of others, which end without a word.
+            version, now = await self._in_thread(self._store.version), asyncio.get_running_loop().time()
+            looking, here = here or version != seen or now >= due, False
+            if looking:
+                seen, due = version, now + self._lease / 3
+                here = await self._look()
             await self._hand_pieces_on()
-            await self._forget_some()
-            await self._wait()
+            here = here or await self._wait()
+
+    async def _look(self) -> bool:
+        """Take sessions that are free, as far as there is room, and give orders to those that are here. True when there may
+        be more of them.
+        """
+        more = False
+        free = self._slots - sum(not host.is_idle for host in self._hosts.values())
+        if free > 0:
+            limit, but = min(free, CLAIMED_AT_ONCE), self._still_refused()
+            found = await self._in_thread(self._store.claim, self.id, limit, but)
+            more = len(found) == limit
+            for claimed in found:
+                await self._open(claimed)
+        for session, number, body in await self._in_thread(self._store.orders, self.id):
+            self._give(session, number, body)
+        await self._forget_some()
+        return more
 
     async def _hand_pieces_on(self) -> None:
         if pieces := self._pieces.taken():
