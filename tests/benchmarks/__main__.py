@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from attrs import evolve
 
-from tests.benchmarks import memory, micro, network, report, startup
+from tests.benchmarks import memory, micro, network, report, small, startup
 from tests.benchmarks.floor import Event, Floor
 from tests.benchmarks.measure import Row, compare
 from tests.benchmarks.sides import Side
 from tests.benchmarks.subject import Kernel
 from tests.benchmarks.workloads import workloads
 
-EXTRA = ("awaited", "in-place", "memory", "guarding", "startup", "network")
+EXTRA = ("awaited", "in-place", "memory", "guarding", "small", "startup", "network")
 
 
 def _uvloop() -> asyncio.AbstractEventLoop:
@@ -78,6 +78,8 @@ def main() -> None:
                 report.show(report.lines(asyncio.run(memory.memory_rows())))
             case "guarding":
                 report.show(report.lines(micro.staying_rows(100_000) + micro.moving_rows(1000) + micro.size_rows()))
+            case "small":
+                report.show(report.lines(small.rows(100_000)))
             case "startup":
                 report.show(report.lines(startup.import_rows() + startup.table_rows()))
             case "network":

@@ -1,15 +1,19 @@
 """Whether the benchmarks still do their work, on small sizes. Nothing here looks at a time."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
 from attrs import evolve
 
 from kernel import Agent
-from tests.benchmarks import growth, memory, micro, report, soak, startup
+from tests.benchmarks import growth, memory, micro, report, small, soak, startup
 from tests.benchmarks.__main__ import EXTRA, sides
 from tests.benchmarks.floor import Floor
 from tests.benchmarks.measure import Row, Spread, beside, compare
+from tests.benchmarks.peers import __main__ as peers
+from tests.benchmarks.peers import child
 from tests.benchmarks.plans import text_plan
 from tests.benchmarks.sides import Seen
 from tests.benchmarks.subject import Kernel
@@ -49,6 +53,28 @@ def test_an_idle_agent_holds_something():
     assert asyncio.run(memory.live_kilobytes(Kernel(listen=None), 3)) > 0
     if memory.CAN_SEE_RESIDENT:
         assert asyncio.run(memory.resident_kilobytes(Floor(), 3)) >= 0
+
+
+def test_the_small_things_are_done_before_they_are_measured():
+    """What is told is heard, what is written is read again, and each has a line of its own."""
+    rows = small.rows(20)
+
+    assert len({row.label for row in rows}) == len(rows)
+
+
+def test_each_column_beside_the_peers_has_its_figure(capsys: pytest.CaptureFixture[str]):
+    """The rows that a child prints fill every column of the table."""
+    asyncio.run(child.measure("phasekernel", 1, 0.02))
+    line = peers.cells([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+
+    assert set(line) == set(peers.COLUMNS.values())
+
+
+def test_each_peer_has_what_it_needs_declared():
+    """Every environment has its dependency group, with exact versions, and a side of its own."""
+    for name, requirements in peers.groups().items():
+        assert all("==" in requirement for requirement in requirements), name
+        assert (Path(peers.__file__).parent / f"{name}.py").is_file()
 
 
 def test_guarding_is_measured_on_steps_that_are_allowed():
