@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import final
 
 from kernel import Agent
@@ -12,6 +13,7 @@ from kernel.engines.port import Order
 from kernel.events import Event
 from kernel.jsonl import from_line
 from kernel.messages import Message
+from kernel.state import CoreState
 from kernel.testing import Gates
 
 
@@ -36,11 +38,13 @@ class Room:
 
 @final
 class Memory:
-    """One session. Its process dies at the commit number *crash*, before it (*lost*) or right after it. A commit takes
-    *slow* turns of the loop, in which the agent goes on.
+    """One session. Its process dies at the commits *crashes*: before it where that is true, else right after it. A commit
+    takes *slow* turns of the loop, in which the agent goes on.
     """
 
-    def __init__(self, make: Callable[[], Agent], crash: int | None = None, *, lost: bool = False, slow: int = 0) -> None:
+    def __init__(
+        self, make: Callable[[], Agent], crashes: Mapping[int, bool] = MappingProxyType({}), *, slow: int = 0
+    ) -> None:
         self.make = make
         self.kept: Kept | None = None
         self.events: list[Event] = []
@@ -50,7 +54,7 @@ class Memory:
         self.crashes = 0
         self.quiet = 0
         """How often nothing happened for a second."""
-        self._crash, self._lost, self._slow = crash, lost, slow
+        self._crashes, self._slow = crashes, slow
         self._given = 0
         self._dirty = asyncio.Event()
         self._host: Host | None = None
@@ -88,8 +92,8 @@ class Memory:
         for _ in range(self._slow):
             await asyncio.sleep(0)
         self.commits += 1
-        dies = self.commits == self._crash
-        if not (dies and self._lost):
+        dies = self.commits in self._crashes
+        if not (dies and self._crashes[self.commits]):
             self._store(batch)
         if dies:
             self.crashes += 1
@@ -111,5 +115,10 @@ class Memory:
     @property
     def messages(self) -> tuple[Message, ...]:
         """The transcript as it is stored."""
+        return tuple(self.state.transcript.messages)
+
+    @property
+    def state(self) -> CoreState:
+        """The core as it is stored."""
         assert self.kept is not None
-        return tuple(replay(self.kept).core.state.transcript.messages)
+        return replay(self.kept).core.state

@@ -84,7 +84,7 @@ STORIES = {
 
 def lived(story: Story, crash: int | None, lost: bool, slow: int = 0) -> tuple[Memory, Room]:
     room = Room()
-    memory = Memory(lambda: agent(room), crash, lost=lost, slow=slow)
+    memory = Memory(lambda: agent(room), {} if crash is None else {crash: lost}, slow=slow)
     simulate(memory.live(story.orders, lambda memory: story.more(memory, room)))
     return memory, room
 
