@@ -4,6 +4,7 @@ Set `PHASEKERNEL_SHADOW=1` to run a whole test suite so. It costs some 50 µs a 
 """
 
 import os
+import threading
 from typing import Any, Final
 
 from kernel.core import BoundStep, Shadow
@@ -12,6 +13,7 @@ from kernel.state import CoreState
 from statechart import Action, Guard, Refuse
 
 VARIABLE: Final = "PHASEKERNEL_SHADOW"
+_ONE_AT_A_TIME: Final = threading.RLock()  # agents in several threads share the one machine
 _GUARDS: Final = frozenset(map(str, Guard))
 _ACTIONS: Final = frozenset(map(str, Action))
 
@@ -30,7 +32,8 @@ def compare(state: CoreState, input: Any, trigger: str, decided: BoundStep | Ref
     from statechart.machine import ask
 
     model = _Model(state, input)
-    went = ask(model, str(trigger))
+    with _ONE_AT_A_TIME:
+        went = ask(model, str(trigger))
     if isinstance(decided, BoundStep):
         expected = (True, str(decided.step.target), [str(action) for action in decided.step.do])
         actual = (went, model.state, model.done)
