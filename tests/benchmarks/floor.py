@@ -10,9 +10,9 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, final
 
-from tests.benchmarks.measure import Stopwatch, expect
+from tests.benchmarks.measure import cancel_reader, expect
 from tests.benchmarks.plans import TOOL, Plan, Turn
-from tests.benchmarks.sides import Counted, Seen, echo, rest
+from tests.benchmarks.sides import Counted, Seen, echo
 
 Event = tuple[str, Any]
 
@@ -86,16 +86,7 @@ class Floor:
 
     async def cancel(self, agent: BareAgent) -> float:
         """Cancel the task that reads the loop."""
-        seen = Seen()
-        task = asyncio.create_task(self.run(agent, seen))
-        while not seen.deltas:
-            await asyncio.sleep(0)
-        await rest()
-        with Stopwatch() as watch:
-            task.cancel()
-            await asyncio.wait({task})
-        expect(task.cancelled(), True, "the loop was cancelled")
-        return watch.microseconds
+        return await cancel_reader(self, agent)
 
     def counted(self, agent: BareAgent) -> Counted:
         """What its messages are."""

@@ -5,15 +5,16 @@ taken between two measurements that follow each other in one process, since a ma
 minute. The work is checked outside the timed part. The garbage collector is left as it is, and run before each part.
 """
 
+import asyncio
 import gc
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import final
+from typing import Any, final
 
 from attrs import frozen
 
-from tests.benchmarks.sides import Side
+from tests.benchmarks.sides import Seen, Side, rest
 
 
 @final
@@ -101,3 +102,17 @@ def expect(actual: object, expected: object, what: str) -> None:
     """Refuse a measurement of work that was not done. Not an `assert`, which `-O` would drop."""
     if actual != expected:
         raise AssertionError(f"{what}: {actual!r}, expected {expected!r}")
+
+
+async def cancel_reader(side: Side, agent: Any) -> float:
+    """Cancel the task that reads a run, once its model is stuck: what most have for a cancel. CPU microseconds."""
+    seen = Seen()
+    task = asyncio.create_task(side.run(agent, seen))
+    while not seen.deltas:
+        await asyncio.sleep(0)
+    await rest()
+    with Stopwatch() as watch:
+        task.cancel()
+        await asyncio.wait({task})
+    expect(task.cancelled(), True, "the run was cancelled")
+    return watch.microseconds

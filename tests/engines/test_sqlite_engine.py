@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +14,8 @@ from kernel import Agent, CustomMessage, Finished, ModelRequest, TextDelta, User
 from kernel.engines import EngineError, Order, Told
 from kernel.engines.sqlite import SqliteEngine
 from kernel.engines.suite.plans import agent, plan, turn
-from kernel.messages import Part
+from kernel.messages import Part, ToolCall
+from kernel.testing import ScriptedModel
 from tests.engines.memory import Room
 
 HELLO = plan(turn("Hello ", "there."))
@@ -296,5 +298,58 @@ class TestSessions:
             await engine.aclose()
             with pytest.raises(EngineError, match="the engine is closed"):
                 await engine.submit("s", Order("cancel"))
+
+        run(play)
+
+
+class TestTrouble:
+    def test_what_can_not_be_written_down_costs_only_its_own_session(self, tmp_path: Path, caplog: Any):
+        """A model asks for something that JSON can't say: that session is left, with the reason; others go on."""
+
+        def make(session: str) -> Agent:
+            odd = ToolCall("c", "count", {"numbers": {1, 2}})
+            return Agent(ScriptedModel([[odd] if session == "odd" else ["Hello."]]))
+
+        async def play() -> str:
+            async with served(tmp_path, make) as engine:
+                for session in ("odd", "good"):
+                    await engine.submit(session, Order("prompt", "Hi"))
+                while "odd" not in caplog.text:
+                    await asyncio.sleep(0.01)
+                return [t.event.type for t in await told_until(engine, "good", "run.finished")][-1]
+
+        with caplog.at_level(logging.ERROR, "kernel.engines"):
+            assert run(play) == "run.finished"
+        assert "session odd is not served by this worker" in caplog.text
+
+    def test_a_worker_that_ends_at_any_moment_owns_nothing_afterwards(self, tmp_path: Path):
+        """Ended after any number of turns of the loop, also while it is opening a session, however long its lease is."""
+
+        async def play() -> list[str | None]:
+            owners = []
+            async with SqliteEngine(tmp_path / "s.db", lease=600) as engine:
+                for turns in range(60):
+                    await engine.submit(f"s{turns}", Order("prompt", HELLO))
+                    serving = asyncio.create_task(engine.serve(lambda session: agent(Room())))
+                    while turns and not serving.done():
+                        await asyncio.sleep(0)
+                        turns -= (await engine.sessions())[0].owner is not None or turns > 30
+                    serving.cancel()
+                    await asyncio.wait({serving})
+                    owners += [row.owner for row in await engine.sessions()]
+            return owners
+
+        assert set(run(play)) == {None}
+
+    def test_a_file_that_breaks_while_it_is_used_is_told_in_a_sentence(self, tmp_path: Path):
+        """Not in SQLite's own exceptions."""
+
+        async def play() -> None:
+            async with SqliteEngine(tmp_path / "s.db") as engine:
+                db = sqlite3.connect(tmp_path / "s.db")
+                db.execute("DROP TABLE orders")
+                db.close()
+                with pytest.raises(EngineError, match=r"s\.db can't be used: no such table: orders"):
+                    await engine.submit("s", Order("cancel"))
 
         run(play)

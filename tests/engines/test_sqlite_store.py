@@ -92,6 +92,15 @@ class TestOwning:
 
         assert [(sid, number) for sid, number, _ in store.orders("a")] == [("s", 2)]
 
+    def test_who_leaves_owns_nothing(self, store: Store):
+        """Whatever it had claimed, it is free for the next one at once."""
+        for session in "ab":
+            owned(store, "a", session)
+        store.leave("a")
+        store.renew("b", LONG)
+
+        assert {claimed.session for claimed in store.claim("b", 9)} == {"a", "b"}
+
     def test_no_more_are_claimed_than_asked_for_and_none_of_those_that_were_refused(self, store: Store):
         """The limit and the exceptions hold."""
         for session in "abc":

@@ -10,6 +10,7 @@ one process nobody waits for that.
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -58,8 +59,9 @@ class SqliteEngine:
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
                 raise ValueError(f"{name} must be a positive number, not {value!r}")
         self._lease, self._poll, self._base_every = lease, poll, base_every
-        self._store = Store(Path(path), retain_events)
-        self._pieces = Pieces(Path(path))
+        self._path = Path(path)
+        self._store = Store(self._path, retain_events)
+        self._pieces = Pieces(self._path)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kernel sessions")
         self._changed = asyncio.Event()
         self._codec = Codec()
@@ -153,7 +155,10 @@ class SqliteEngine:
         if self._closed:
             raise EngineError("the engine is closed")
         # Shielded: what was begun in the thread is finished there, so a cancelled caller must not free it for another one.
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments))
+        try:
+            return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments))
+        except sqlite3.Error as error:
+            raise EngineError(f"{self._path} can't be used: {error}") from error
 
     def _wake(self) -> None:
         """Somebody of this process has written."""

@@ -7,6 +7,7 @@ pieces go in one row, as many as came within one look of the worker's.
 
 import contextlib
 import sqlite3
+import threading
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,7 @@ class Pieces:
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + "-pieces")
         self._db: sqlite3.Connection | None = None
+        self._opening = threading.Lock()  # readers ask in the loop, and the worker writes in its thread
         self._readers: list[Heard] = []
         self._waiting: dict[str, list[Event]] = {}
         self._codec = Codec()
@@ -116,16 +118,20 @@ class Pieces:
             self._db.close()
 
     def _open(self) -> sqlite3.Connection:
-        if self._db is None:
-            try:
-                db = sqlite3.connect(self._path, timeout=1, isolation_level=None, check_same_thread=False)
-                db.execute("PRAGMA journal_mode = WAL")
-                db.execute("PRAGMA synchronous = OFF")
-                db.execute(
-                    "CREATE TABLE IF NOT EXISTS piece "
-                    "(id INTEGER PRIMARY KEY AUTOINCREMENT, writer TEXT, sid TEXT, lines TEXT)"
-                )
-            except sqlite3.DatabaseError as error:
-                raise EngineError(f"{self._path} can't be used: {error}; delete it, it holds nothing of worth") from error
-            self._db = db
-        return self._db
+        with self._opening:
+            if self._db is None:
+                self._db = self._connect()
+            return self._db
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            db = sqlite3.connect(self._path, timeout=1, isolation_level=None, check_same_thread=False)
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = OFF")
+            db.execute(
+                "CREATE TABLE IF NOT EXISTS piece "
+                "(id INTEGER PRIMARY KEY AUTOINCREMENT, writer TEXT, sid TEXT, lines TEXT)"
+            )
+        except sqlite3.DatabaseError as error:
+            raise EngineError(f"{self._path} can't be used: {error}; delete it, it holds nothing of worth") from error
+        return db

@@ -165,6 +165,12 @@ class Store:
             (worker,),
         ).fetchall()
 
+    def leave(self, worker: str) -> None:
+        """Own nothing any more, whatever it was."""
+        with _Transaction(self._db):
+            self._db.execute("UPDATE session SET owner = NULL WHERE owner = ?", (worker,))
+            self._db.execute("DELETE FROM worker WHERE id = ?", (worker,))
+
     def release(self, worker: str, sessions: Iterable[Claimed]) -> None:
         """Own these no longer."""
         with _Transaction(self._db):
@@ -235,4 +241,15 @@ class _Transaction:
         self._db.execute(f"BEGIN {self._kind}")
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self._db.execute("COMMIT" if error is None else "ROLLBACK")
+        if error is None:
+            try:
+                self._db.execute("COMMIT")
+            except sqlite3.Error:  # the disk is full: the next one must not find this one open
+                self._roll_back()
+                raise
+        else:
+            self._roll_back()
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:  # SQLite may have done so itself
+            self._db.execute("ROLLBACK")

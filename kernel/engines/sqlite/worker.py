@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 from kernel.agent import Agent
 from kernel.codec import Codec
-from kernel.engines.hosting import Host, Kept
+from kernel.engines.hosting import Batch, Host, Kept
 from kernel.engines.orders import load_order
 from kernel.engines.port import EngineError
 from kernel.engines.sqlite.pieces import Pieces
@@ -79,11 +79,10 @@ class Worker:
                 for part in (self._keep_lease, self._keep_storing, self._keep_looking):
                     group.create_task(part(), name=f"kernel worker: {part.__name__[6:]}")
         finally:
-            held = list(self._hosts)
             for host in self._hosts.values():
                 host.lose()
             self._hosts.clear()
-            await self._in_thread(self._store.release, self.id, held)
+            await self._in_thread(self._store.leave, self.id)  # also what was being opened
 
     async def _keep_lease(self) -> None:
         while True:
@@ -134,15 +133,19 @@ class Worker:
         try:
             host = self._host(claimed, kept)
         except Exception as error:
-            _LOG.error("session %s is not served by this worker: %s", session, describe(error))
-            self._refused[session] = asyncio.get_running_loop().time() + REFUSED_FOR * self._lease
-            await self._in_thread(self._store.release, self.id, [claimed])
+            await self._refuse(claimed, error)
             return
         self._claims[session] = claimed
         self._hosts[claimed] = host
         self._given[session] = 0
         if host.is_dirty:
             self._note(host)
+
+    async def _refuse(self, claimed: Claimed, error: Exception) -> None:
+        """Leave a session to others."""
+        _LOG.error("session %s is not served by this worker: %s", claimed.session, describe(error))
+        self._refused[claimed.session] = asyncio.get_running_loop().time() + REFUSED_FOR * self._lease
+        await self._in_thread(self._store.release, self.id, [claimed])
 
     def _still_refused(self) -> list[str]:
         """Sessions that this worker could not go on with a short while ago. Another one may."""
@@ -188,17 +191,29 @@ class Worker:
             self._dirty[claimed] = host
             self._to_store.set()
 
+    async def _take(self, dirty: dict[Claimed, Host]) -> list[tuple[Claimed, Batch]]:
+        """What these hand in. One in which something can't be written down is left, and costs the others nothing."""
+        batches: list[tuple[Claimed, Batch]] = []
+        for claimed, host in dirty.items():
+            try:
+                batches.append((claimed, host.take()))
+            except Exception as error:
+                if claimed in self._hosts:
+                    self._drop(claimed)
+                    await self._refuse(claimed, error)
+        return batches
+
     async def _keep_storing(self) -> None:
         while True:
             await self._to_store.wait()
             self._to_store.clear()
             dirty, self._dirty = self._dirty, {}
-            batches = [(claimed, host.take()) for claimed, host in dirty.items()]
+            batches = await self._take(dirty)
             await self._hand_pieces_on()  # before what they are pieces of
             lost = set(await self._in_thread(self._store.append, self.id, batches))
-            for claimed, host in dirty.items():
+            for claimed, _ in batches:
                 if claimed not in lost:
-                    host.stored()
+                    dirty[claimed].stored()
                 elif claimed in self._hosts:
                     _LOG.warning("session %s: another worker has taken it", claimed.session)
                     self._drop(claimed)

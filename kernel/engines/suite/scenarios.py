@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kernel.engines.port import Order
-from kernel.engines.suite.bench import PATIENCE, Bench, expect
+from kernel.engines.suite.bench import PATIENCE, Bench, WorkerProcess, expect
 from kernel.engines.suite.plans import plan, turn
 from kernel.events import RunFinished, ToolEnded, TurnEnded
 from kernel.messages import ToolMessage
@@ -68,11 +68,7 @@ async def cancel(bench: Bench) -> Figures:
 
 async def killed(bench: Bench) -> Figures:
     """A worker dies in turn two, with a finished and two running tools, while another one is there."""
-    first = await bench.worker()
-    await bench.prompt("s", TWO_TURNS)
-    await bench.ran("once")
-    await bench.ran("note", 2)
-    await _stored(bench, 2)
+    first = await _in_turn_two(bench)
     await bench.worker()
     start = time.perf_counter()
     await first.kill()
@@ -81,15 +77,20 @@ async def killed(bench: Bench) -> Figures:
 
 async def killed_alone(bench: Bench) -> Figures:
     """The only worker dies, and comes back."""
-    worker = await bench.worker()
-    await bench.prompt("s", TWO_TURNS)
-    await bench.ran("once")
-    await bench.ran("note", 2)
-    await _stored(bench, 2)
-    await worker.kill()
+    await (await _in_turn_two(bench)).kill()
     start = time.perf_counter()
     await bench.worker()
     return await _ends_well(bench, start)
+
+
+async def _in_turn_two(bench: Bench) -> WorkerProcess:
+    """A worker in turn two, with a finished tool whose result is stored and two running ones."""
+    worker = await bench.worker()
+    await bench.prompt("s", TWO_TURNS)
+    await bench.ran("wait")
+    await bench.ran("once")
+    await _stored(bench, 2)
+    return worker
 
 
 async def _stored(bench: Bench, notes: int) -> None:
@@ -118,10 +119,7 @@ async def _ends_well(bench: Bench, start: float) -> Figures:
 
 async def paused(bench: Bench, seconds: float = 10) -> Figures:
     """A worker stands still for longer than its lease and goes on: the other one has taken over, and nothing is twice."""
-    first = await bench.worker()
-    await bench.prompt("s", TWO_TURNS)
-    await bench.ran("wait")
-    await _stored(bench, 2)
+    first = await _in_turn_two(bench)
     first.pause()
     await bench.worker()
     await bench.ran("wait", 2)
@@ -200,10 +198,7 @@ async def big(bench: Bench, sizes: tuple[float, ...] = (0.5, 1.5, 3, 6, 20)) -> 
 
 async def wrong_version(bench: Bench) -> Figures:
     """A worker whose agent has other tools leaves a run that is going alone; the right one goes on with it."""
-    first = await bench.worker()
-    await bench.prompt("s", TWO_TURNS)
-    await bench.ran("wait")
-    await _stored(bench, 2)
+    first = await _in_turn_two(bench)
     await first.kill()
     other = await bench.worker(bare=True)
     await bench.prompt("t", plan(turn("Here.")))

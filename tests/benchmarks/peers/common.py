@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, final
 
-from tests.benchmarks.measure import Stopwatch, expect
 from tests.benchmarks.plans import Plan, Turn
-from tests.benchmarks.sides import Seen, Side, rest
 
 ENDLESS = 100_000
 """Turns that a peer is allowed."""
@@ -32,17 +30,3 @@ class Conversation:
         self.turns: Iterator[Turn] = iter(plan)
         self.agent: Any = None
         self.left: Any = None
-
-
-async def cancel_reader(side: Side, agent: Any) -> float:
-    """Cancel the task that reads a run, once its model is stuck: what most peers have for a cancel."""
-    seen = Seen()
-    task = asyncio.create_task(side.run(agent, seen))
-    while not seen.deltas:
-        await asyncio.sleep(0)
-    await rest()
-    with Stopwatch() as watch:
-        task.cancel()
-        await asyncio.wait({task})
-    expect(task.cancelled(), True, "the run was cancelled")
-    return watch.microseconds

@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.tools import StructuredTool
 
-from tests.benchmarks.measure import expect
-from tests.benchmarks.peers.common import ENDLESS, Conversation, cancel_reader, pieces
+from tests.benchmarks.measure import cancel_reader, expect
+from tests.benchmarks.peers.common import ENDLESS, Conversation, pieces
 from tests.benchmarks.plans import TOOL, Plan, Turn
 from tests.benchmarks.sides import Counted, Seen, echo
 

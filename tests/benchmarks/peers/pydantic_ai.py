@@ -13,8 +13,8 @@ from pydantic_ai import Agent, PartDeltaEvent, PartStartEvent, UsageLimits
 from pydantic_ai.messages import TextPart, TextPartDelta, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models import Model, StreamedResponse
 
-from tests.benchmarks.measure import expect
-from tests.benchmarks.peers.common import Conversation, cancel_reader, pieces
+from tests.benchmarks.measure import cancel_reader, expect
+from tests.benchmarks.peers.common import Conversation, pieces
 from tests.benchmarks.plans import TOOL, Plan, Turn
 from tests.benchmarks.sides import Counted, Seen, echo
 

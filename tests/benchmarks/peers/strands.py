@@ -14,8 +14,8 @@ from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager
 from strands.models.model import Model
 
-from tests.benchmarks.measure import expect
-from tests.benchmarks.peers.common import Conversation, cancel_reader, pieces
+from tests.benchmarks.measure import cancel_reader, expect
+from tests.benchmarks.peers.common import Conversation, pieces
 from tests.benchmarks.plans import TOOL, Plan, Turn
 from tests.benchmarks.sides import Counted, Seen, echo
 
