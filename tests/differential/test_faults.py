@@ -27,11 +27,11 @@ def steering_a_turn_late(patch: Patch) -> None:
 def results_in_completion_order(patch: Patch) -> None:
     """Results are recorded in the order in which the calls ended."""
     ended: list[Any] = []
-    tell, close, record = batches._tell_end, batches.close_calls, batches._record
+    answer, close, record = batches._answer, batches.close_calls, batches._record
 
-    def telling(state: Any, call: Any) -> None:
+    def answering(state: Any, call: Any, *content: Any, **rest: Any) -> None:
         ended.append(call)
-        tell(state, call)
+        answer(state, call, *content, **rest)
 
     def closing(state: Any, batch: Any, unexecuted: str) -> None:
         with patch.context() as inside:
@@ -40,7 +40,7 @@ def results_in_completion_order(patch: Patch) -> None:
         for call in sorted(batch.calls, key=lambda call: next(at for at, one in enumerate(ended) if one is call)):
             record(state, call)
 
-    patch.setattr(batches, "_tell_end", telling)
+    patch.setattr(batches, "_answer", answering)
     patch.setattr(batches, "close_calls", closing)
 
 
